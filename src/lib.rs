@@ -1,0 +1,1 @@
+//! The operators behind StyleGAN-type and diffusion models.
