@@ -37,22 +37,24 @@ def require_torch(name: str) -> ModuleType:
 
 
 def as_array(value: Any) -> Any:
-    """`value` itself if it is a torch tensor, else a numpy array of it."""
+    """Return `value` itself if it is a torch tensor, else a numpy array of it."""
     return value if is_torch(value) else np.asarray(value)
 
 
 def namespace(array: Any) -> Any:
-    """The array-API namespace of a numpy array or torch tensor."""
-    # Imported here, since a numpy user need not wait for it; named, since `array_namespace` upsets torch.compile.
+    """Return the array-API namespace of a numpy array or torch tensor."""
+    # Not by `array_namespace`, which torch.compile warns about; not at the top, for a quick import.
     if is_torch(array):
-        import array_api_compat.torch as xp
-    else:
-        import array_api_compat.numpy as xp
-    return xp
+        from array_api_compat import torch
+
+        return torch
+    from array_api_compat import numpy
+
+    return numpy
 
 
 def kind(array: Any) -> str:
-    """`"float"`, `"integer"`, or the dtype's own name where it is neither (bool, complex, text...)."""
+    """Return `"float"`, `"integer"`, or the dtype's own name where it is neither (bool, complex, text...)."""
     if is_torch(array):
         torch = sys.modules["torch"]
         if array.dtype.is_floating_point:
@@ -65,7 +67,7 @@ def kind(array: Any) -> str:
 
 
 def to_float64(function: str, argument: str, array: Any) -> NDArray[np.float64]:
-    """A finite, 1-D, non-empty float64 numpy array of a sequence, array or tensor on any device."""
+    """Return a sequence, array or tensor as float64 numpy; it must be finite, 1-D and not empty."""
     if is_torch(array):
         array = array.detach().cpu().double().numpy()
     result = np.asarray(array, dtype=np.float64)
@@ -77,7 +79,7 @@ def to_float64(function: str, argument: str, array: Any) -> NDArray[np.float64]:
 
 
 def like(result: NDArray[np.float64], example: Any, dtype: Any) -> Any:
-    """`result` in `dtype` as the same kind of array as `example`: a tensor on its device, else numpy."""
+    """Return `result` in `dtype` as what `example` is: a tensor on the same device, else numpy."""
     if not is_torch(example):
         return result.astype(dtype, copy=False)
     torch = sys.modules["torch"]
@@ -86,7 +88,7 @@ def like(result: NDArray[np.float64], example: Any, dtype: Any) -> Any:
 
 
 def count(function: str, argument: str, value: Any, least: int = 1) -> int:
-    """`value` as an int of at least `least`."""
+    """Return `value` as an int of at least `least`."""
     try:
         number = operator.index(value)
     except TypeError:
@@ -101,5 +103,6 @@ def check_steps(function: str, argument: str, steps: Any, length: int) -> None:
     outside = steps[(steps < 0) | (steps >= length)]
     if outside.shape[0]:
         raise StepRangeError(
-            f"{function}: {argument} holds step {int(outside[0])}, outside 0..{length - 1} (a schedule of {length} steps)"
+            f"{function}: {argument} holds step {int(outside[0])}, outside 0..{length - 1} "
+            f"of a schedule of {length} steps"
         )

@@ -14,7 +14,7 @@ from torch.utils.checkpoint import get_device_states, set_device_states
 
 
 def checkpoint(func: Callable[..., Any], inputs: Iterable[Any], params: Iterable[Tensor], flag: bool) -> Any:
-    """`func(*inputs)`, with the activations inside it computed again in the backward pass instead of kept.
+    """Return `func(*inputs)`, whose activations the backward pass computes again instead of keeping them.
 
     `inputs` are the arguments, of any kind and nesting; tensors among them get gradients. `params` are the
     leaf tensors that `func` uses without taking them, usually `module.parameters()`; they may be frozen.
@@ -43,7 +43,7 @@ def checkpoint(func: Callable[..., Any], inputs: Iterable[Any], params: Iterable
         results, result_structure = tree_flatten(func(*tree_unflatten(list(flat), structure)))
         return tuple(results)
 
-    results = CheckpointFunction.apply(run, len(leaves), *leaves, *params)  # type: ignore[no-untyped-call]
+    results = CheckpointFunction.apply(run, len(leaves), *leaves, *params)
     return tree_unflatten(list(results), result_structure)
 
 
@@ -60,7 +60,8 @@ class CheckpointFunction(torch.autograd.Function):
         inputs, params = args[:length], args[length:]
         if not all(isinstance(param, Tensor) and param.is_leaf for param in params):
             raise ValueError(
-                "checkpoint: params must be leaf tensors, such as a module's parameters; pass computed ones in inputs"
+                "checkpoint: params must be leaf tensors, such as a module's parameters; "
+                "a computed tensor belongs among the inputs"
             )
         replay = _Replay.capture(run_function, inputs)
         versions = [_version(value) for value in inputs]
@@ -68,7 +69,7 @@ class CheckpointFunction(torch.autograd.Function):
             outputs = run_function(*inputs)
         if versions != [_version(value) for value in inputs]:
             raise RuntimeError(
-                "checkpoint: func changed an input in place, so it cannot be run again; let it work on a clone"
+                "checkpoint: func changed an input in place and cannot be run again; let it work on a clone"
             )
         flat = outputs if isinstance(outputs, tuple) else (outputs,)
         if any(not isinstance(out, Tensor) and _holds_tensor(out) for out in flat):
@@ -90,7 +91,7 @@ class CheckpointFunction(torch.autograd.Function):
         gradient = _Gradient(ctx.replay, ctx.length, given, params, ctx.needs_input_grad[2:])
         arguments = [*inputs, *(output_grads[index] for index in given)]
         if torch.is_grad_enabled():  # create_graph: the gradient is a function to checkpoint like any other
-            grads = CheckpointFunction.apply(gradient, len(arguments), *arguments, *params)  # type: ignore[no-untyped-call]
+            grads = CheckpointFunction.apply(gradient, len(arguments), *arguments, *params)
         else:
             grads = gradient(*arguments)
         return None, None, *grads
@@ -178,7 +179,7 @@ class _Replay:
 
     @contextlib.contextmanager
     def autocast(self, cached: bool) -> Iterator[None]:
-        """The first run's autocast; a run without gradients must not leave gradient-less casts in the cache."""
+        """Restore the first run's autocast; a run without gradients must not leave its casts in the cache."""
         with contextlib.ExitStack() as stack:
             for then in self.autocasts:
                 if then.enabled or torch.is_autocast_enabled(then.device):
@@ -191,7 +192,7 @@ class _Replay:
 
     @contextlib.contextmanager
     def state(self) -> Iterator[None]:
-        """The first run's autocast and random numbers; the present ones come back afterwards."""
+        """Restore the first run's autocast and random numbers, then the present ones."""
         devices, states = self.device_random
         with torch.random.fork_rng(devices, device_type=self.device_type), self.autocast(cached=True):
             torch.set_rng_state(self.random)
@@ -201,7 +202,7 @@ class _Replay:
 
 
 def _version(value: Any) -> int | None:
-    """How often a tensor was changed in place; nothing else is counted."""
+    """Return how often a tensor was changed in place, None for anything without that count."""
     return value._version if isinstance(value, Tensor) and not value.is_inference() else None
 
 
@@ -221,8 +222,8 @@ def _refuse_unlisted(outputs: Iterable[Tensor], listed: Iterable[Any]) -> None:
         leaf = getattr(node, "variable", None)  # only the nodes that end a graph have one
         if leaf is not None and id(leaf) not in known:
             raise RuntimeError(
-                f"checkpoint: func uses a tensor of shape {tuple(leaf.shape)} that needs a gradient and is in "
-                "neither inputs nor params; list it, or its gradient is lost"
+                f"checkpoint: func uses a tensor of shape {tuple(leaf.shape)} that needs a gradient and is "
+                "in neither inputs nor params; list it, or its gradient is lost"
             )
         fresh = {following for following, _ in node.next_functions} - seen
         seen |= fresh

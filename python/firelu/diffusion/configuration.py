@@ -11,13 +11,14 @@ def instantiate_from_config(config: Mapping[str, Any], *, allowed: Iterable[str]
     """Import what `config["target"]` names and call it with the keywords `config["params"]`.
 
     A configuration from a stranger can name anything importable, `os.system` included. `allowed` closes
-    that door: only these targets are imported, each an exact name (`"torch.nn.Linear"`) or a package
-    with a star (`"torch.nn.*"`), which admits what is defined in the package, not what it imports from elsewhere.
+    that door: only these targets are imported, each an exact name (`"torch.nn.Linear"`) or a package with
+    a star (`"torch.nn.*"`), which admits what the package defines, not what it imports from elsewhere.
 
     `KeyError` without a target, `ValueError` where the target is not allowed or not a dotted name,
     `ImportError` where it does not exist, `TypeError` where it cannot be called.
 
-    >>> instantiate_from_config({"target": "fractions.Fraction", "params": {"numerator": 3}}, allowed=["fractions.*"])
+    >>> config = {"target": "fractions.Fraction", "params": {"numerator": 3}}
+    >>> instantiate_from_config(config, allowed=["fractions.*"])
     Fraction(3, 1)
     """
     function = "instantiate_from_config"

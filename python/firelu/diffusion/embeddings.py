@@ -16,7 +16,7 @@ def timestep_embedding(
     *,
     dtype: Any = None,
 ) -> Any:
-    """The sinusoidal embedding of steps: `[N]` to `[N, dim]`, cosines first, then sines.
+    """Return the sinusoidal embedding of steps: `[N]` to `[N, dim]`, cosines first, then sines.
 
     With h = dim // 2 and f_k = max_period^(-k/h), row n is cos(t_n f_0) .. cos(t_n f_(h-1)),
     sin(t_n f_0) .. sin(t_n f_(h-1)), and a 0 where `dim` is odd. Steps may be fractional.
@@ -26,6 +26,7 @@ def timestep_embedding(
     float64 steps, so that half-precision steps lose nothing, and cast to `dtype` at the end. Without
     `dtype` the result stays as computed; with `repeat_only` it has the steps' dtype.
 
+    >>> import numpy as np
     >>> timestep_embedding(np.array([0.0, 500.0], dtype=np.float32), 4)[0]
     array([1., 1., 0., 0.], dtype=float32)
     """
@@ -54,12 +55,13 @@ def timestep_embedding(
 
 
 def mean_flat(tensor: ArrayT) -> ArrayT:
-    """The mean of each sample: `[N, ...]` to `[N]`, over every axis but the first.
+    """Return the mean of each sample: `[N, ...]` to `[N]`, over every axis but the first.
 
     A 1-D input holds one number for each sample already and comes back unchanged. numpy gives numpy,
     torch gives torch with gradient. Half types are summed in float32 and rounded once; integers
     give the library's default float.
 
+    >>> import numpy as np
     >>> mean_flat(np.array([[1.0, 3.0], [5.0, 7.0]]))
     array([2., 6.])
     """

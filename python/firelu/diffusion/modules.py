@@ -22,8 +22,8 @@ class AlphaBlender(nn.Module):
     | `"learned"` | the sigmoid of the parameter `mix_factor` |
     | `"learned_with_images"` | the same, but 1 for the frames that `image_only_indicator` marks |
 
-    `mix_factor` has shape `[1]` and is the module's only state. `rearrange_pattern` is the einops pattern that
-    brings alpha from `[batch, time]` to a shape that broadcasts over the branches.
+    `mix_factor` has shape `[1]` and is the module's only state. `rearrange_pattern` is the einops pattern
+    that brings alpha from `[batch, time]` to a shape that broadcasts over the branches.
 
     >>> blend = AlphaBlender(0.5, "fixed")
     >>> blend(torch.ones(2, 3), torch.zeros(2, 3))[0]
@@ -42,7 +42,8 @@ class AlphaBlender(nn.Module):
         super().__init__()
         if merge_strategy not in self.strategies:
             raise ValueError(
-                f"AlphaBlender: merge_strategy must be one of {', '.join(self.strategies)}, got {merge_strategy!r}"
+                f"AlphaBlender: merge_strategy must be one of {', '.join(self.strategies)}, "
+                f"got {merge_strategy!r}"
             )
         self.merge_strategy = merge_strategy
         self.rearrange_pattern = rearrange_pattern
@@ -53,11 +54,11 @@ class AlphaBlender(nn.Module):
             self.register_parameter("mix_factor", nn.Parameter(factor))
 
     def extra_repr(self) -> str:
-        """The strategy and the pattern, for `print(module)`."""
+        """Return the strategy and the pattern, for `print(module)`."""
         return f"merge_strategy={self.merge_strategy!r}, rearrange_pattern={self.rearrange_pattern!r}"
 
     def get_alpha(self, image_only_indicator: Tensor | None = None) -> Tensor:
-        """The weight of the spatial branch: `[1]`, or for `"learned_with_images"` what `rearrange_pattern` gives.
+        """Return the spatial weight, shape `[1]`, or rearranged for `"learned_with_images"`.
 
         `image_only_indicator`, shape `[batch, time]`, is true (or not 0) for frames that are single images.
         Only `"learned_with_images"` reads it, and raises `ValueError` without it.
@@ -75,7 +76,7 @@ class AlphaBlender(nn.Module):
     def forward(
         self, x_spatial: Tensor, x_temporal: Tensor, image_only_indicator: Tensor | None = None
     ) -> Tensor:
-        """The blend, in the shape of the two branches and `x_spatial`'s dtype, on its device."""
+        """Return the blend, in the shape of the two branches and `x_spatial`'s dtype, on its device."""
         alpha = self.get_alpha(image_only_indicator).to(x_spatial)
         return alpha * x_spatial + (1.0 - alpha) * x_temporal
 
@@ -87,7 +88,7 @@ def _rearrange(tensor: Tensor, pattern: str) -> Tensor:
         if error.name != "einops":
             raise
         raise ImportError(
-            'AlphaBlender\'s rearrange_pattern needs einops, which is not installed: pip install "firelu[torch]"',
+            'AlphaBlender: rearrange_pattern needs einops, which is missing: pip install "firelu[torch]"',
             name="einops",
         ) from error
     return rearrange(tensor, pattern)
@@ -119,7 +120,7 @@ def scale_module(module: ModuleT, scale: float) -> ModuleT:
 
 
 def avg_pool_nd(dims: int, *args: Any, **kwargs: Any) -> nn.Module:
-    """`nn.AvgPool1d`, `2d` or `3d` for `dims` 1, 2 or 3, made with the other arguments; `ValueError` for others.
+    """Return `nn.AvgPool1d`, `2d` or `3d` for `dims` 1, 2 or 3, made with the other arguments.
 
     >>> avg_pool_nd(2, kernel_size=2)(torch.ones(1, 3, 8, 8)).shape
     torch.Size([1, 3, 4, 4])

@@ -22,7 +22,7 @@ def make_ddim_timesteps(
     *,
     legacy: bool = False,
 ) -> NDArray[np.int64]:
-    """The steps of the training schedule that a DDIM sampler visits, int64 of shape `[num_ddim_timesteps]`.
+    """Return the training steps that a DDIM sampler visits, int64 of shape `[num_ddim_timesteps]`.
 
     For every `1 <= num_ddim_timesteps <= num_ddpm_timesteps` the steps rise strictly and lie in
     `0 .. num_ddpm_timesteps - 1`. `"uniform"` spaces them evenly; `"quad"` by the squares of an even
@@ -65,7 +65,7 @@ def make_ddim_timesteps(
 
 
 def _strictly_rising(base: NDArray[np.int64], total: int) -> NDArray[np.int64]:
-    """The nearest steps to `base` that rise strictly and leave room for the rest below `total`."""
+    """Return the nearest steps to `base` that rise strictly and leave room for the rest below `total`."""
     steps = np.empty_like(base)
     previous = -1
     for i, wanted in enumerate(base):
@@ -82,7 +82,7 @@ def make_ddim_sampling_parameters(
     *,
     dtype: Any = None,
 ) -> tuple[Any, Any, Any]:
-    """`(sigmas, alphas, alphas_prev)` of a DDIM sampler, each of shape `[S]`.
+    """Return `(sigmas, alphas, alphas_prev)` of a DDIM sampler, each of shape `[S]`.
 
     `alphacums`, shape `[T]`, is the running product of `1 - beta`; `ddim_timesteps`, shape `[S]`, are the
     steps to visit in rising order. `alphas` is alphacums at these steps and `alphas_prev` at the steps
@@ -97,8 +97,8 @@ def make_ddim_sampling_parameters(
     `StepRangeError` (a `ValueError` and an `IndexError`) names a step outside the schedule; `ValueError`
     for an alphacums outside [0, 1], a sequence in which the signal grows, or a negative `eta`.
 
-    >>> sigmas, alphas, alphas_prev = make_ddim_sampling_parameters([0.9, 0.8, 0.5], [1, 2], 0.0, verbose=False)
-    >>> alphas_prev
+    >>> sigmas, alphas, previous = make_ddim_sampling_parameters([0.9, 0.8, 0.5], [1, 2], 0.0, verbose=False)
+    >>> previous
     array([0.9, 0.8])
     """
     function = "make_ddim_sampling_parameters"
@@ -128,24 +128,24 @@ def make_ddim_sampling_parameters(
     sigmas = eta * np.sqrt(share * (1 - kept))
     if verbose:
         print(f"Selected alphas for ddim sampler: a_t: {alphas}; a_(t-1): {alphas_prev}")
-        print(
-            f"For the chosen value of eta, which is {eta}, the ddim sampler has the sigma schedule {sigmas}"
-        )
+        print(f"Sigmas of the ddim sampler for eta = {eta}: {sigmas}")
     if dtype is None:
         dtype = require_torch(function).float64 if is_torch(alphacums) else np.float64
     return like(sigmas, alphacums, dtype), like(alphas, alphacums, dtype), like(alphas_prev, alphacums, dtype)
 
 
 def extract_into_tensor(a: Any, t: Any, x_shape: Any) -> Any:
-    """The coefficients `a` at the steps `t`, shaped `[B, 1, 1, ...]` to broadcast over a batch of shape `x_shape`.
+    """Return the coefficients `a` at the steps `t`, shaped `[B, 1, 1, ...]` to broadcast over a batch.
 
-    `a` is `[T]` with `t` of shape `[B]`, or one row for each sample: `a` is `[B, T]` with `t` of shape `[B, 1]`.
-    `x_shape` starts with B (either may be 1). The result has `len(x_shape)` dimensions and `a`'s dtype.
+    `a` is `[T]` with `t` of shape `[B]`, or has a row for each sample: `[B, T]` with `t` of shape `[B, 1]`.
+    `x_shape` is the batch's shape and starts with B (either may be 1). The result has `len(x_shape)`
+    dimensions and `a`'s dtype.
 
     numpy gives numpy; if either is a torch tensor the result is one, on its device, and a gradient
     flows to `a`. `StepRangeError` (a `ValueError` and an `IndexError`) names a step outside `0 .. T-1`; on a
     GPU that check would stall the queue, so there torch's own device assertion speaks.
 
+    >>> import numpy as np
     >>> extract_into_tensor(np.array([0.1, 0.2, 0.3]), np.array([2, 0]), (2, 3, 8, 8)).shape
     (2, 1, 1, 1)
     """
@@ -186,7 +186,7 @@ def noise_like(
     generator: Any = None,
     dtype: Any = None,
 ) -> Any:
-    """Standard normal noise of shape `shape`; with `repeat` every sample of the batch gets the same.
+    """Draw standard normal noise of shape `shape`; with `repeat` every sample of the batch gets the same.
 
     `device=None` gives numpy: drawn from `rng` (a `numpy.random.Generator`, or a seed), else from a
     fresh generator; float64 unless `dtype` says. A `device`, or a torch `generator`, gives a torch tensor

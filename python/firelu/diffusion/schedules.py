@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import math
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -26,7 +27,7 @@ def make_beta_schedule(
     linear_end: float = 2e-2,
     cosine_s: float = 8e-3,
 ) -> NDArray[np.float64]:
-    """The betas of a named schedule, float64 of shape `[n_timestep]`.
+    """Return the betas of a named schedule, float64 of shape `[n_timestep]`.
 
     | name | beta_i, for i = 0 .. n-1 |
     |---|---|
@@ -63,7 +64,8 @@ def make_beta_schedule(
             raise ValueError(f"make_beta_schedule: cosine_s must be finite and at least 0, got {cosine_s!r}")
         times = np.arange(steps + 1, dtype=np.float64) / steps + cosine_s
         alpha_bars = np.cos(times / (1 + cosine_s) * np.pi / 2) ** 2
-        return np.clip(1 - alpha_bars[1:] / alpha_bars[:-1], 0.0, 0.999)
+        betas: NDArray[np.float64] = np.clip(1 - alpha_bars[1:] / alpha_bars[:-1], 0.0, 0.999)
+        return betas
     if schedule == "squaredcos_cap_v2":
         return betas_for_alpha_bar(steps, lambda t: math.cos((t + 0.008) / 1.008 * math.pi / 2) ** 2)
     near = difflib.get_close_matches(str(schedule), SCHEDULES, n=1)
@@ -78,8 +80,9 @@ def betas_for_alpha_bar(
     alpha_bar: Callable[[float], float],
     max_beta: float = 0.999,
 ) -> NDArray[np.float64]:
-    """The betas whose running product of `1 - beta` follows a function, float64 of shape `[num_diffusion_timesteps]`.
+    """Return the betas whose running product of `1 - beta` follows a function.
 
+    The result is float64 of shape `[num_diffusion_timesteps]`.
     `alpha_bar` takes a time from 0 to 1 and gives the share of the signal's variance that is left:
     positive before time 1 and never rising, else `ValueError`.
     `max_beta` caps each beta; below 1 it keeps the last step from erasing everything.
@@ -93,7 +96,7 @@ def betas_for_alpha_bar(
         raise ValueError(f"{function}: max_beta must be in (0, 1], got {max_beta!r}")
     values = [float(alpha_bar(i / steps)) for i in range(steps + 1)]
     betas = np.empty(steps, dtype=np.float64)
-    for i, (now, after) in enumerate(zip(values[:-1], values[1:], strict=True)):
+    for i, (now, after) in enumerate(pairwise(values)):
         # Written so that a NaN fails it too.
         if not (0.0 < now < math.inf and 0.0 <= after <= now * (1 + _FLAT)):
             raise ValueError(
@@ -105,7 +108,7 @@ def betas_for_alpha_bar(
 
 
 def rescale_zero_terminal_snr(betas: Any) -> Any:
-    """The schedule `betas`, shape `[T]`, changed so that its last step leaves no signal at all.
+    """Return the schedule `betas`, shape `[T]`, changed so that its last step leaves no signal at all.
 
     With r_t = sqrt(prod(1 - beta)) the result has r'_t = (r_t - r_last) r_0 / (r_0 - r_last): the first
     step is as before, the last beta is 1 ("Common Diffusion Noise Schedules and Sample Steps are
