@@ -63,7 +63,7 @@ class CheckpointFunction(torch.autograd.Function):
                 "checkpoint: params must be leaf tensors, such as a module's parameters; "
                 "a computed tensor belongs among the inputs"
             )
-        replay = _Replay.capture(run_function, inputs)
+        replay = _Replay.capture(run_function, args)
         versions = [_version(value) for value in inputs]
         with torch.no_grad(), replay.autocast(cached=False):
             outputs = run_function(*inputs)
@@ -165,7 +165,7 @@ class _Replay:
     device_type: str
 
     @classmethod
-    def capture(cls, run_function: Callable[..., Any], inputs: Iterable[Any]) -> _Replay:
+    def capture(cls, run_function: Callable[..., Any], args: Iterable[Any]) -> _Replay:
         accelerator = torch.accelerator.current_accelerator()
         device_type = "cuda" if accelerator is None else accelerator.type
         return cls(
@@ -173,7 +173,7 @@ class _Replay:
             [_Autocast.now(device) for device in ("cpu", device_type)],
             torch.is_autocast_cache_enabled(),
             torch.get_rng_state(),
-            get_device_states(*inputs),
+            get_device_states(*args),
             device_type,
         )
 
