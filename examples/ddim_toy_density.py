@@ -32,26 +32,25 @@ SPREAD = 0.15  # the standard deviation of each Gaussian
 
 
 def diffused_mixture(x, signal):
-    """The density at `x` [N, 2] after diffusion to `signal` [N, 1], and its score [N, 2]."""
+    """Return the density at `x` [N, 2] after diffusion to `signal` [N, 1], and its score [N, 2]."""
     variance = signal * SPREAD**2 + 1 - signal  # [N, 1]
-    offset = np.sqrt(signal)[:, :, None] * MEANS - x[:, None, :]  # [N, K, 2]
-    terms = WEIGHTS * np.exp(-(offset**2).sum(axis=2) / (2 * variance)) / (2 * np.pi * variance)  # [N, K]
+    shrink = np.sqrt(signal)  # [N, 1]: diffusion pulls the centres towards 0
+    squares = (x**2).sum(axis=1, keepdims=True) - 2 * shrink * (x @ MEANS.T) + signal * (MEANS**2).sum(axis=1)
+    terms = WEIGHTS * np.exp(-squares / (2 * variance)) / (2 * np.pi * variance)  # [N, K]
     density = terms.sum(axis=1, keepdims=True)  # [N, 1]
     share = terms / np.maximum(density, np.finfo(float).tiny)
-    return density, (share[:, :, None] * offset).sum(axis=1) / variance
+    return density, (shrink * (share @ MEANS) - x) / variance
 
 
 def exact_noise(x, step, alphacums):
-    """What a perfect network predicts: the noise in `x` [N, 2] at the steps `step` [N]."""
+    """Return what a perfect network predicts: the noise in `x` [N, 2] at the steps `step` [N]."""
     signal = extract_into_tensor(alphacums, step, x.shape)
     return -np.sqrt(1 - signal) * diffused_mixture(x, signal)[1]
 
 
-def sample(
-    count, steps=50, eta=0.0, method="uniform", schedule="linear", total=1000, rng=None, model=exact_noise
-):
+def sample(count, steps=50, eta=0.0, method="uniform", schedule="linear", rng=None, model=exact_noise):
     """Draw `count` points, [count, 2], in `steps` DDIM steps from noise to data."""
-    rng = np.random.default_rng(rng)
+    rng, total = np.random.default_rng(rng), 1000  # as many steps as a network would be trained with
     alphacums = np.cumprod(1 - make_beta_schedule(schedule, total))
     timesteps = make_ddim_timesteps(method, steps, total, verbose=False)
     sigmas, alphas, alphas_prev = make_ddim_sampling_parameters(alphacums, timesteps, eta, verbose=False)
@@ -64,14 +63,14 @@ def sample(
     return x
 
 
-def draw(points, path, size=320, extent=3.6):
+def draw(points, path, size=320, extent=3.8):
     """Write a PNG: the density on the left, a histogram of `points` on the right."""
     edges = np.linspace(-extent, extent, size + 1)
     centres = (edges[1:] + edges[:-1]) / 2
     grid = np.stack(np.meshgrid(centres, centres), axis=-1).reshape(-1, 2)
     density = diffused_mixture(grid, np.ones((len(grid), 1)))[0].reshape(size, size)
     counts = np.histogram2d(points[:, 1], points[:, 0], bins=(edges, edges))[0]
-    panels = [np.sqrt(np.clip(panel / np.quantile(panel, 0.999), 0, 1)) for panel in (density, counts)]
+    panels = [np.sqrt(np.clip(panel / (np.quantile(panel, 0.999) or 1), 0, 1)) for panel in (density, counts)]
     grey = (255 * (1 - np.concatenate(panels, axis=1)[::-1])).astype(np.uint8)  # y points up
     rows = np.pad(grey, ((0, 0), (1, 0))).tobytes()  # each row begins with its filter, 0: none
 
@@ -88,18 +87,15 @@ def main(arguments=None):
     parser.add_argument("--count", type=int, default=20_000, help="points to draw (20000)")
     parser.add_argument("--steps", type=int, default=50, help="DDIM steps of 1000 (50)")
     parser.add_argument("--eta", type=float, default=0.0, help="0 is DDIM, 1 is DDPM (0)")
-    parser.add_argument(
-        "--method", choices=["uniform", "quad"], default="uniform", help="spacing of the steps"
-    )
+    parser.add_argument("--method", choices=["uniform", "quad"], default="uniform", help="spacing of steps")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--output", default="ddim_samples.png", help="the picture (ddim_samples.png)")
     options = parser.parse_args(arguments)
     points = sample(options.count, options.steps, options.eta, options.method, rng=options.seed)
-    nearest = np.min([mean_flat((points - mean) ** 2) for mean in MEANS], axis=0)  # [count]
+    nearest = 2 * np.min([mean_flat((points - mean) ** 2) for mean in MEANS], axis=0)  # [count]
     draw(points, options.output)
-    print(
-        f"{options.count} points, {nearest.mean() ** 0.5:.4f} from the nearest centre; wrote {options.output}"
-    )
+    distance = nearest.mean() ** 0.5
+    print(f"{options.count} points, {distance:.3f} (rms) from the nearest centre; wrote {options.output}")
 
 
 if __name__ == "__main__":
