@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from ._arrays import ArrayT, as_array, count, kind, namespace
+from ._arrays import ArrayT, as_array, count, is_torch, kind, namespace
 
 
 def timestep_embedding(
@@ -45,11 +45,12 @@ def timestep_embedding(
     else:
         computed_in = xp.float64 if steps.dtype == xp.float64 else xp.float32
         half = dim // 2
-        exponents = xp.arange(half, dtype=computed_in, device=steps.device)
+        made = {"dtype": computed_in, "device": steps.device if is_torch(steps) else None}
+        exponents = xp.arange(half, **made)
         # max: dim = 1 has no frequency to divide for.
         frequencies = xp.exp(-math.log(max_period) * exponents / max(half, 1))
         angles = xp.astype(steps, computed_in)[:, None] * frequencies[None, :]
-        zeros = xp.zeros((steps.shape[0], dim - 2 * half), dtype=computed_in, device=steps.device)
+        zeros = xp.zeros((steps.shape[0], dim - 2 * half), **made)
         embedding = xp.concat([xp.cos(angles), xp.sin(angles), zeros], axis=1)
     return embedding if dtype is None else xp.astype(embedding, dtype)
 

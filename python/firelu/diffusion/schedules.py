@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import math
 from collections.abc import Callable
 from itertools import pairwise
@@ -68,6 +67,8 @@ def make_beta_schedule(
         return betas
     if schedule == "squaredcos_cap_v2":
         return betas_for_alpha_bar(steps, lambda t: math.cos((t + 0.008) / 1.008 * math.pi / 2) ** 2)
+    import difflib  # only here, where nobody waits for it
+
     near = difflib.get_close_matches(str(schedule), SCHEDULES, n=1)
     hint = f"; did you mean {near[0]!r}?" if near else ""
     raise ValueError(
