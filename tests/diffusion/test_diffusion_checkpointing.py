@@ -238,7 +238,7 @@ def test_autocast_that_was_off_stays_off():
 
 
 def test_a_weight_used_again_under_autocast_keeps_its_gradient():
-    # A cast that is cached during the run without gradients would cut the second use off.
+    # On torch 2.6 a cast that is cached during the run without gradients cuts the second use off.
     layer, x = torch.nn.Linear(4, 4), make_input(2, 4, dtype=torch.float32)
 
     def run(flag):

@@ -48,7 +48,8 @@ def test_the_original_fails_where_users_say_so():
     # The property above is worth something only if the original does not have it.
     for wanted in (3, 9, 27, 36, 37, 101, 111):
         assert not is_valid(original("uniform", wanted, 1000), wanted, 1000)
-    assert not is_valid(original("quad", 300, 1000), 300, 1000)
+    assert is_valid(original("quad", 29, 1000), 29, 1000)
+    assert not any(is_valid(original("quad", wanted, 1000), wanted, 1000) for wanted in range(30, 1001))
 
 
 def test_ten_of_a_hundred():
@@ -186,6 +187,7 @@ def test_noise_in_numpy():
     assert not np.array_equal(noise_like((50,)), noise_like((50,)))
     assert noise_like((2, 0)).shape == (2, 0)
     assert noise_like(()).shape == ()
+    assert noise_like(5).shape == (5,)
 
 
 def test_noise_is_standard_normal():

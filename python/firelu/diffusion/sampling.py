@@ -29,7 +29,7 @@ def make_ddim_timesteps(
     spacing up to 80 % of the schedule, so densely near the image. Both start at 1 where there is room.
 
     The original formula gives that only sometimes: with 1000 steps "uniform" returns 28 for 27, one of
-    them outside the schedule, and "quad" repeats steps from about 60 on. Where it gives that many
+    them outside the schedule, and "quad" repeats steps from 30 on. Where it gives that many
     valid steps the result here is the same. `legacy=True` returns what the original returns, flaws
     included, for every count it has an answer for.
 
@@ -199,7 +199,8 @@ def noise_like(
     torch.Size([4, 3, 8, 8])
     """
     function = "noise_like"
-    shape = tuple(count(function, "shape", size, least=0) for size in shape)
+    sizes = (shape,) if hasattr(shape, "__index__") else shape
+    shape = tuple(count(function, "shape", size, least=0) for size in sizes)
     if repeat and not shape:
         raise ValueError(f"{function}: repeat needs a batch dimension, got shape ()")
     drawn = (1, *shape[1:]) if repeat else shape
