@@ -1,5 +1,7 @@
 """What importing the helpers loads, and what they say where torch is missing."""
 
+import doctest
+import importlib
 import subprocess
 import sys
 
@@ -69,6 +71,16 @@ def test_every_name_is_listed_and_documented():
         assert value.__doc__, name
         if name not in ("StepRangeError", "CheckpointFunction"):
             assert ">>>" in value.__doc__, name
+
+
+@pytest.mark.parametrize(
+    "module", ["checkpointing", "configuration", "embeddings", "modules", "sampling", "schedules"]
+)
+def test_the_examples_in_the_docstrings(module):
+    pytest.importorskip("torch", reason="some of the docstrings' examples use torch")
+    result = doctest.testmod(importlib.import_module(f"firelu.diffusion.{module}"))
+    assert result.attempted > 0
+    assert result.failed == 0
 
 
 def test_an_unknown_name():

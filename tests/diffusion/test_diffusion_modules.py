@@ -16,7 +16,7 @@ from firelu.diffusion import (  # noqa: E402
 
 
 def test_strategies():
-    assert set(AlphaBlender.strategies) == {"learned", "fixed", "learned_with_images"}
+    assert AlphaBlender.strategies == ["learned", "fixed", "learned_with_images"]
     assert AlphaBlender(0.5).merge_strategy == "learned_with_images"
     assert AlphaBlender(0.5).rearrange_pattern == "b t -> (b t) 1 1"
     with pytest.raises(ValueError, match=r"one of learned, fixed, learned_with_images, got 'mean'"):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -30,7 +30,7 @@ class AlphaBlender(nn.Module):
     tensor([0.5000, 0.5000, 0.5000])
     """
 
-    strategies = ("learned", "fixed", "learned_with_images")
+    strategies: ClassVar[list[str]] = ["learned", "fixed", "learned_with_images"]
     mix_factor: Tensor
 
     def __init__(
