@@ -166,8 +166,8 @@ class _Replay:
 
     @classmethod
     def capture(cls, run_function: Callable[..., Any], args: Iterable[Any]) -> _Replay:
-        accelerator = torch.accelerator.current_accelerator()
-        device_type = "cuda" if accelerator is None else accelerator.type
+        types = {arg.device.type for arg in args if isinstance(arg, Tensor)} - {"cpu", "meta"}
+        device_type = min(types, default="cuda")  # one accelerator at a time, as torch has it
         return cls(
             run_function,
             [_Autocast.now(device) for device in ("cpu", device_type)],
