@@ -320,6 +320,23 @@ def test_a_change_in_place_is_refused():
         checkpoint(lambda x: x.mul_(2), (x,), (), True)
 
 
+def test_a_parameter_changed_before_backward_is_refused():
+    net, x = make_net(), make_input(2, 4)
+    out = checkpoint(net, (x,), net.parameters(), True)
+    with torch.no_grad():
+        net[0].weight.mul_(2)
+    with pytest.raises(RuntimeError, match="changed in place between forward and backward"):
+        out.sum().backward()
+
+
+def test_hooks_that_copy_saved_tensors():
+    net, x = make_net(), make_input(2, 4)
+    with torch.autograd.graph.saved_tensors_hooks(lambda t: t.clone(), lambda t: t.clone()):
+        out = checkpoint(net, (x,), net.parameters(), True)
+    grads = torch.autograd.grad(out.square().sum(), (x, *net.parameters()))
+    assert_all_equal(grads, gradients(net, x, False))
+
+
 def test_other_refusals():
     x = make_input(3)
     with pytest.raises(TypeError, match="must be sequences"):

@@ -75,20 +75,22 @@ class CheckpointFunction(torch.autograd.Function):
         if any(not isinstance(out, Tensor) and _holds_tensor(out) for out in flat):
             raise TypeError("CheckpointFunction: run_function must return a tensor or a flat tuple")
         ctx.set_materialize_grads(False)
-        ctx.replay, ctx.length = replay, length
-        ctx.slots = [isinstance(value, Tensor) for value in args]
-        ctx.others = [value for value in inputs if not isinstance(value, Tensor)]
-        ctx.save_for_backward(*(value for value in args if isinstance(value, Tensor)))
+        ctx.replay = replay
+        # Params as they are: hooks on saved tensors may answer with copies, which func does not use.
+        ctx.params, ctx.param_versions = params, [_version(param) for param in params]
+        ctx.others = [None if isinstance(value, Tensor) else (value,) for value in inputs]
+        ctx.save_for_backward(*(value for value in inputs if isinstance(value, Tensor)))
         return outputs
 
     @staticmethod
     def backward(ctx: Any, *output_grads: Any) -> Any:
         """Run again with a graph, and take its gradients; differentiable itself, so any order works."""
-        tensors, others = iter(ctx.saved_tensors), iter(ctx.others)
-        args = [next(tensors) if is_tensor else next(others) for is_tensor in ctx.slots]
-        inputs, params = args[: ctx.length], args[ctx.length :]
+        tensors, params = iter(ctx.saved_tensors), ctx.params
+        inputs = [next(tensors) if other is None else other[0] for other in ctx.others]
+        if ctx.param_versions != [_version(param) for param in params]:
+            raise RuntimeError("checkpoint: a parameter was changed in place between forward and backward")
         given = [index for index, grad in enumerate(output_grads) if grad is not None]
-        gradient = _Gradient(ctx.replay, ctx.length, given, params, ctx.needs_input_grad[2:])
+        gradient = _Gradient(ctx.replay, len(inputs), given, params, ctx.needs_input_grad[2:])
         arguments = [*inputs, *(output_grads[index] for index in given)]
         if torch.is_grad_enabled():  # create_graph: the gradient is a function to checkpoint like any other
             grads = CheckpointFunction.apply(gradient, len(arguments), *arguments, *params)
