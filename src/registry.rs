@@ -11,13 +11,19 @@ use crate::core::names;
 use crate::core::operator::{Call, Operator};
 use crate::core::schema::OpSchema;
 use crate::core::tensor::Tensor;
-use crate::operators::{self, leaky_relu};
+use crate::operators::{self, leaky_relu, upfirdn2d};
 
 type Table = HashMap<String, Arc<Operator>>;
 
 /// Every built-in operator.
 fn built_in() -> Vec<Operator> {
-    vec![leaky_relu::leaky_relu(), leaky_relu::leaky_relu_gradient()]
+    vec![
+        leaky_relu::leaky_relu(),
+        leaky_relu::leaky_relu_gradient(),
+        upfirdn2d::upfirdn2d(),
+        upfirdn2d::upfirdn2d_gradient(),
+        upfirdn2d::upfirdn2d_kernel_gradient(),
+    ]
 }
 
 static REGISTRY: LazyLock<RwLock<Table>> = LazyLock::new(|| {

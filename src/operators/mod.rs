@@ -1,6 +1,7 @@
 //! The built-in operators, one folder each, and how one is run on tensors and blobs.
 
 pub mod leaky_relu;
+pub mod upfirdn2d;
 
 use smallvec::SmallVec;
 
