@@ -8,8 +8,9 @@ use super::FirElement;
 use super::kernel_gradient::{self, Job};
 use super::registers::{Access, Register};
 use super::scratch::Scratch;
+use super::sums::{self, Stores, Sums};
 use super::tile::{Tile, Worker};
-use crate::core::dtype::{BFloat16, Float16};
+use crate::core::dtype::{BFloat16, Element, Float16};
 use crate::devices::cpu::simd::avx2::{self, Avx2Element, F32x8, F64x4};
 
 impl Register for F32x8 {
@@ -322,6 +323,36 @@ access!(
         unsafe { _mm256_maskstore_pd(target, mask32(2 * count), self.0) }
     }
 );
+
+macro_rules! sums {
+    ($register:ident, $number:ty) => {
+        impl<S, D> Sums<S, D> for $register
+        where
+            S: Element<Compute = $number>,
+            D: Element<Compute = $number>,
+            $register: Access<S> + Access<D>,
+        {
+            #[target_feature(enable = "avx2,fma,f16c")]
+            unsafe fn write(sources: &[*const S], taps: &[$number], target: *mut D, count: usize, stores: Stores) {
+                // SAFETY: the caller's promise.
+                unsafe { sums::write::<S, D, Self>(sources, taps, target, count, stores) }
+            }
+            #[target_feature(enable = "avx2,fma,f16c")]
+            unsafe fn write_phases<const P: usize>(
+                sources: &[*const S],
+                taps: &[$number],
+                bounds: &[usize],
+                target: *mut D,
+                count: usize,
+            ) {
+                // SAFETY: the caller's promise.
+                unsafe { sums::write_phases::<S, D, Self, P>(sources, taps, bounds, target, count) }
+            }
+        }
+    };
+}
+sums!(F32x8, f32);
+sums!(F64x4, f64);
 
 /// Computes a tile.
 ///

@@ -9,7 +9,7 @@ use super::layout::{Layout, Side, copy_strided};
 use super::registers::{Access, Register};
 use super::scratch::Scratch;
 use super::strip::Strip;
-use super::sums::Stores;
+use super::sums::{Filter, Stores};
 use crate::core::dtype::{Compute, Element};
 use crate::core::error::Result;
 use crate::core::tensor::{Parts, TensorView, TensorViewMut};
@@ -129,7 +129,7 @@ pub struct Job<'a> {
 pub unsafe fn product_sums<T, R>(job: &Job<'_>, tiles: Range<usize>, scratch: &mut Scratch)
 where
     T: Element,
-    R: Access<T> + Access<T::Compute> + Register<Number = T::Compute>,
+    R: Filter<T, Number = T::Compute>,
 {
     let Job { geometry, layout, grid, sums } = job;
     let (x, y, pixel) = (&geometry.x, &geometry.y, layout.pixel);

@@ -19,6 +19,7 @@ mod tile;
 use std::ops::Range;
 
 use super::params::{Geometry, UpFirDn2dArgs};
+#[cfg(not(target_arch = "x86_64"))]
 use crate::core::dtype::Element;
 use crate::core::error::Result;
 use crate::core::operator::Call;
@@ -26,30 +27,22 @@ use crate::core::shape::Shape;
 use crate::core::tensor::{TensorView, TensorViewMut};
 use crate::devices::cpu::features::Level;
 use crate::devices::cpu::parallel;
+#[cfg(target_arch = "x86_64")]
+use crate::devices::cpu::simd::avx2::Avx2Element;
 use crate::with_element;
 use factor::Taps;
 use layout::{Layout, copy_strided};
 use plan::Plan;
 use scratch::Scratch;
+#[cfg(target_arch = "x86_64")]
+use sums::Filter;
 use tile::{Tile, Worker};
 
 /// What the kernels need of an element type.
 #[cfg(target_arch = "x86_64")]
-pub trait FirElement:
-    crate::devices::cpu::simd::avx2::Avx2Element<
-        Register: registers::Access<Self>
-                      + registers::Access<Self::Compute>
-                      + registers::Register<Number = <Self as Element>::Compute>,
-    >
-{
-}
+pub trait FirElement: Avx2Element<Register: Filter<Self>> {}
 #[cfg(target_arch = "x86_64")]
-impl<T> FirElement for T
-where
-    T: crate::devices::cpu::simd::avx2::Avx2Element,
-    T::Register: registers::Access<T> + registers::Access<T::Compute> + registers::Register<Number = T::Compute>,
-{
-}
+impl<T: Avx2Element<Register: Filter<T>>> FirElement for T {}
 /// What the kernels need of an element type.
 #[cfg(not(target_arch = "x86_64"))]
 pub trait FirElement: Element {}

@@ -10,7 +10,7 @@ use smallvec::SmallVec;
 use std::ops::Range;
 
 use super::registers::{Access, Register};
-use super::sums::{self, Stores};
+use super::sums::{Stores, Sums};
 use crate::core::dtype::{Compute, Element};
 use crate::operators::upfirdn2d::params::Axis;
 
@@ -135,14 +135,14 @@ impl Strip {
     pub unsafe fn split<S, R>(&self, source: *const S, prepared: *mut R::Number, stores: Stores)
     where
         S: Element<Compute = R::Number>,
-        R: Access<S> + Access<<R as Register>::Number>,
+        R: Sums<S, <R as Register>::Number> + Sums<<R as Register>::Number, <R as Register>::Number>,
     {
         let one = [R::Number::from_f64(1.0)];
         // SAFETY: the caller's promise; each column goes to the place that `new` gave it.
         unsafe {
             if self.step == 1 {
                 let target = prepared.add(self.inside_offset());
-                return sums::write::<S, R::Number, R>(&[source], &one, target, self.inside_length(), stores);
+                return <R as Sums<S, R::Number>>::write(&[source], &one, target, self.inside_length(), stores);
             }
             let start = (self.inside.start - self.first) as usize;
             let end = (self.inside.end - self.first) as usize;
@@ -150,7 +150,7 @@ impl Strip {
             if self.pixel > 1 {
                 for column in start..end {
                     let from = source.add((column - start) * self.pixel);
-                    sums::write::<S, R::Number, R>(&[from], &one, place(column), self.pixel, Stores::Cached);
+                    <R as Sums<S, R::Number>>::write(&[from], &one, place(column), self.pixel, Stores::Cached);
                 }
                 return;
             }
@@ -204,7 +204,7 @@ impl Strip {
     pub unsafe fn write<D, R>(&self, terms: &Terms<R::Number>, target: *mut D, spare: *mut R::Number, stores: Stores)
     where
         D: Element<Compute = R::Number>,
-        R: Access<D> + Access<<R as Register>::Number>,
+        R: Sums<<R as Register>::Number, D> + Sums<<R as Register>::Number, <R as Register>::Number>,
     {
         let Terms { sources, taps, bounds } = terms;
         let width = self.columns.len();
@@ -212,15 +212,15 @@ impl Strip {
         // SAFETY: the caller's promise; prepared rows have the slack that reading past the end needs.
         unsafe {
             match self.phases {
-                1 => sums::write::<R::Number, D, R>(sources, taps, target, width * self.pixel, stores),
+                1 => <R as Sums<R::Number, D>>::write(sources, taps, target, width * self.pixel, stores),
                 2 if self.pixel == 1 && !empty => {
-                    sums::write_phases::<R::Number, D, R, 2>(sources, taps, bounds, target, width)
+                    <R as Sums<R::Number, D>>::write_phases::<2>(sources, taps, bounds, target, width)
                 }
                 3 if self.pixel == 1 && !empty => {
-                    sums::write_phases::<R::Number, D, R, 3>(sources, taps, bounds, target, width)
+                    <R as Sums<R::Number, D>>::write_phases::<3>(sources, taps, bounds, target, width)
                 }
                 4 if self.pixel == 1 && !empty => {
-                    sums::write_phases::<R::Number, D, R, 4>(sources, taps, bounds, target, width)
+                    <R as Sums<R::Number, D>>::write_phases::<4>(sources, taps, bounds, target, width)
                 }
                 _ => self.write_apart::<D, R>(terms, target, spare),
             }
@@ -232,7 +232,7 @@ impl Strip {
     unsafe fn write_apart<D, R>(&self, terms: &Terms<R::Number>, target: *mut D, spare: *mut R::Number)
     where
         D: Element<Compute = R::Number>,
-        R: Access<D> + Access<<R as Register>::Number>,
+        R: Sums<<R as Register>::Number, D> + Sums<<R as Register>::Number, <R as Register>::Number>,
     {
         let mut start = 0;
         for (phase, &end) in terms.bounds.iter().enumerate() {
@@ -242,7 +242,7 @@ impl Strip {
             unsafe {
                 if self.pixel == 1 {
                     let sources = &terms.sources[start..end];
-                    sums::write::<R::Number, R::Number, R>(sources, taps, spare, count, Stores::Cached);
+                    <R as Sums<R::Number, R::Number>>::write(sources, taps, spare, count, Stores::Cached);
                     for q in 0..count {
                         let value = D::from_compute(spare.add(q).read());
                         target.add(q * self.phases + phase).write_unaligned(value);
@@ -252,7 +252,7 @@ impl Strip {
                         SmallVec::from_slice(&terms.sources[start..end]);
                     for q in 0..count {
                         let place = target.add((q * self.phases + phase) * self.pixel);
-                        sums::write::<R::Number, D, R>(&sources, taps, place, self.pixel, Stores::Cached);
+                        <R as Sums<R::Number, D>>::write(&sources, taps, place, self.pixel, Stores::Cached);
                         sources.iter_mut().for_each(|source| *source = source.wrapping_add(self.pixel));
                     }
                 }
@@ -277,14 +277,14 @@ impl Strip {
     pub unsafe fn split_outputs<S, R>(&self, source: *const S, target: *mut R::Number)
     where
         S: Element<Compute = R::Number>,
-        R: Access<S> + Access<<R as Register>::Number>,
+        R: Sums<S, <R as Register>::Number> + Sums<<R as Register>::Number, <R as Register>::Number>,
     {
         let (width, pixel) = (self.columns.len(), self.pixel);
         let one = [R::Number::from_f64(1.0)];
         // SAFETY: the caller's promise; phase starts and counts follow from the width.
         unsafe {
             if self.phases == 1 {
-                return sums::write::<S, R::Number, R>(&[source], &one, target, width * pixel, Stores::Cached);
+                return <R as Sums<S, R::Number>>::write(&[source], &one, target, width * pixel, Stores::Cached);
             }
             let mut start = 0;
             for phase in 0..self.phases {
@@ -294,7 +294,7 @@ impl Strip {
                     if pixel == 1 {
                         to.write(from.read_unaligned().to_compute());
                     } else {
-                        sums::write::<S, R::Number, R>(&[from], &one, to, pixel, Stores::Cached);
+                        <R as Sums<S, R::Number>>::write(&[from], &one, to, pixel, Stores::Cached);
                     }
                 }
                 start += count;

@@ -147,6 +147,41 @@ pub enum Stores {
     Streamed,
 }
 
+/// The loops as functions of their own, each compiled once with its level's instructions.
+pub trait Sums<S, D>: Access<S> + Access<D>
+where
+    S: Element<Compute = Self::Number>,
+    D: Element<Compute = Self::Number>,
+{
+    /// As [`write`].
+    ///
+    /// # Safety
+    /// As [`write`].
+    unsafe fn write(sources: &[*const S], taps: &[Self::Number], target: *mut D, count: usize, stores: Stores);
+
+    /// As [`write_phases`].
+    ///
+    /// # Safety
+    /// As [`write_phases`].
+    unsafe fn write_phases<const P: usize>(
+        sources: &[*const S],
+        taps: &[Self::Number],
+        bounds: &[usize],
+        target: *mut D,
+        count: usize,
+    );
+}
+
+/// The sums that a tile of element type `T` makes.
+pub trait Filter<T: Element>:
+    Register<Number = T::Compute> + Sums<T, T::Compute> + Sums<T::Compute, T> + Sums<T::Compute, T::Compute>
+{
+}
+impl<T: Element, R> Filter<T> for R where
+    R: Register<Number = T::Compute> + Sums<T, T::Compute> + Sums<T::Compute, T> + Sums<T::Compute, T::Compute>
+{
+}
+
 /// Writes `count` sums to the target.
 ///
 /// # Safety

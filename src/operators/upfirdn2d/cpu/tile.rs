@@ -5,10 +5,9 @@ use std::ops::Range;
 
 use super::factor::Taps;
 use super::plan::{Order, Plan};
-use super::registers::{Access, Register};
 use super::scratch::Scratch;
 use super::strip::{Strip, Terms};
-use super::sums::{self, Stores};
+use super::sums::{Filter, Stores, Sums};
 use crate::core::dtype::{Compute, Element};
 use crate::operators::upfirdn2d::params::{Axis, Support};
 
@@ -94,7 +93,7 @@ impl<'a, C: Compute> Worker<'a, C> {
     pub unsafe fn run<T, R>(&mut self, tile: &Tile<T>)
     where
         T: Element<Compute = C>,
-        R: Access<T> + Access<C> + Register<Number = C>,
+        R: Filter<T, Number = C>,
     {
         // SAFETY: the caller's promise.
         unsafe {
@@ -137,7 +136,7 @@ impl<'a, C: Compute> Worker<'a, C> {
     unsafe fn vertical_first<T, R>(&mut self, tile: &Tile<T>)
     where
         T: Element<Compute = C>,
-        R: Access<T> + Access<C> + Register<Number = C>,
+        R: Filter<T, Number = C>,
     {
         let Some((_, along_y)) = &self.taps.separable else { return };
         let (reading, writing) = (self.reading(tile), self.writing());
@@ -156,9 +155,9 @@ impl<'a, C: Compute> Worker<'a, C> {
             unsafe {
                 if self.strip.is_plain() {
                     let sum = self.prepared.add(self.strip.inside_offset());
-                    sums::write::<T, C, R>(&sources, &taps, sum, length, reading);
+                    <R as Sums<T, C>>::write(&sources, &taps, sum, length, reading);
                 } else {
-                    sums::write::<T, C, R>(&sources, &taps, self.rows, length, reading);
+                    <R as Sums<T, C>>::write(&sources, &taps, self.rows, length, reading);
                     self.strip.split::<C, R>(self.rows, self.prepared, Stores::Cached);
                 }
                 self.strip.write::<T, R>(&self.terms, self.target(tile, row), self.spare, writing);
@@ -171,7 +170,7 @@ impl<'a, C: Compute> Worker<'a, C> {
     unsafe fn horizontal_first<T, R>(&mut self, tile: &Tile<T>)
     where
         T: Element<Compute = C>,
-        R: Access<T> + Access<C> + Register<Number = C>,
+        R: Filter<T, Number = C>,
     {
         let Some((_, along_y)) = &self.taps.separable else { return };
         let (reading, writing) = (self.reading(tile), self.writing());
@@ -196,7 +195,7 @@ impl<'a, C: Compute> Worker<'a, C> {
                     sources.push(self.rows.add((input % self.ring) as usize * length));
                     taps.push(along_y[tap(input)]);
                 }
-                sums::write::<C, T, R>(&sources, &taps, self.target(tile, row), width, writing);
+                <R as Sums<C, T>>::write(&sources, &taps, self.target(tile, row), width, writing);
             }
         }
     }
@@ -206,7 +205,7 @@ impl<'a, C: Compute> Worker<'a, C> {
     unsafe fn direct<T, R>(&mut self, tile: &Tile<T>)
     where
         T: Element<Compute = C>,
-        R: Access<T> + Access<C> + Register<Number = C>,
+        R: Filter<T, Number = C>,
     {
         let (reading, writing) = (self.reading(tile), self.writing());
         let (length, taps_x) = (self.strip.prepared_length(), self.plan.geometry.x.taps as usize);
