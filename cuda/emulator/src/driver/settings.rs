@@ -1,6 +1,7 @@
 //! What the emulator is told through environment variables, all prefixed `FIRELU_EMULATOR_`.
 
 use super::code::Code;
+use std::collections::HashMap;
 
 /// The failure of one call of one function.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -23,6 +24,12 @@ pub enum Sink {
     /// Only the control interface.
     Nowhere,
 }
+
+/// The names of all settings, without the prefix.
+pub const NAMES: [&str; 14] = [
+    "ARCH", "COUNTERS", "DEVICES", "DRIVER_VERSION", "FAIL", "LEAKS", "LOST_AT", "MEMORY", "PAGEABLE", "POOLS", "REPORT",
+    "STRICT", "WATCHDOG", "WORKERS",
+];
 
 /// All settings.
 #[derive(Debug, Clone)]
@@ -56,9 +63,12 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// Reads the environment; what cannot be understood is described in the errors and left at its default.
-    pub fn from_environment() -> (Self, Vec<String>) {
-        Self::read(|name| std::env::var(format!("FIRELU_EMULATOR_{name}")).ok())
+    /// Reads the environment, where the control interface has not said otherwise; what cannot be understood is
+    /// described in the errors and left at its default.
+    pub fn from_environment(overrides: &HashMap<String, String>) -> (Self, Vec<String>) {
+        Self::read(|name| {
+            overrides.get(name).cloned().or_else(|| std::env::var(format!("FIRELU_EMULATOR_{name}")).ok())
+        })
     }
 
     fn read(variable: impl Fn(&str) -> Option<String>) -> (Self, Vec<String>) {
@@ -77,7 +87,7 @@ impl Settings {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let workers = number("WORKERS", cores as u64).max(1) as usize;
         let watchdog = number("WATCHDOG", 100_000_000).max(1);
-        let flag = |name: &str, default: bool| variable(name).map_or(default, |text| !matches!(&*text, "0" | ""));
+        let flag = |name: &str, default: bool| variable(name).map_or(default, |text| text != "0");
         let (pools, leaks, strict) = (flag("POOLS", true), flag("LEAKS", false), flag("STRICT", true));
         let mut architectures: Vec<u32> = Vec::new();
         for text in variable("ARCH").unwrap_or_default().split(',').filter(|text| !text.is_empty()) {
@@ -95,7 +105,7 @@ impl Settings {
                 None => errors.push(format!("FIRELU_EMULATOR_FAIL: `{text}` is not `function:call[:code]`")),
             }
         }
-        let lost = variable("LOST_AT").and_then(|text| {
+        let lost = variable("LOST_AT").filter(|text| !text.is_empty()).and_then(|text| {
             let (call, code) = text.split_once(':').unwrap_or((&text, "999"));
             let parsed = call.parse().ok().zip(code.parse().ok().map(Code));
             if parsed.is_none() {
@@ -182,10 +192,10 @@ fn size(text: &str) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Code, Failure, Settings};
+    use super::{Code, Failure, HashMap, Settings};
 
     fn with(values: &[(&str, &str)]) -> (Settings, Vec<String>) {
-        let values: std::collections::HashMap<String, String> =
+        let values: HashMap<String, String> =
             values.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect();
         Settings::read(|name| values.get(name).cloned())
     }

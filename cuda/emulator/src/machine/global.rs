@@ -15,10 +15,30 @@ impl<'a> State<'a> {
         let (sectors, ideal) = sectors(addresses, bytes);
         self.counters.sectors += sectors;
         self.counters.ideal_sectors += ideal;
+        let launch = self.shared.launch;
+        // The spans are lent out while `self` finds allocations.
+        let spans = std::mem::take(&mut self.spans);
+        let mut by = Accessor {
+            span: spans[spans.len() - 1],
+            first_span: launch.first_span,
+            own_spans: &spans,
+            unordered: launch.unordered,
+            warp: warp.index,
+            lane: 0,
+            clocks: warp.clocks(),
+            step: (request.step + 1).min(u32::from(u16::MAX)) as u16,
+        };
         let mut held = None;
         let mut findings = Vec::new();
-        for &(lane, address) in addresses {
-            let allocation = self.locate(warp, request, lane, address, bytes)?;
+        let mut outcome = Ok(());
+        for &(lane, address) in addresses.iter() {
+            let allocation = match self.locate(warp, request, lane, address, bytes) {
+                Ok(allocation) => allocation,
+                Err(abort) => {
+                    outcome = Err(abort);
+                    break;
+                }
+            };
             let offset = address - allocation.base;
             let page = (allocation.base, offset / PAGE as u64);
             let guard = match &mut held {
@@ -29,17 +49,7 @@ impl<'a> State<'a> {
                     &mut held.insert((page, allocation.page(offset))).1
                 }
             };
-            let launch = self.shared.launch;
-            let by = Accessor {
-                span: self.spans[self.spans.len() - 1],
-                first_span: launch.first_span,
-                own_spans: &self.spans,
-                unordered: launch.unordered,
-                warp: warp.index,
-                lane: lane as u32,
-                clocks: warp.clocks(),
-                step: (request.step + 1).min(u32::from(u16::MAX)) as u16,
-            };
+            by.lane = lane as u32;
             let inside = offset as usize % PAGE;
             let conflict = if request.store {
                 guard.shadow.write(inside, bytes as usize, &by)
@@ -52,11 +62,12 @@ impl<'a> State<'a> {
             }
         }
         drop(held);
+        self.spans = spans;
         for (lane, address, conflict) in findings {
             let thread = warp.index * 32 + lane as u32;
             self.conflict(Kind::GlobalRace, request, thread, &format!("{address:#x}"), conflict);
         }
-        Ok(())
+        outcome
     }
 
     /// The allocation of an address, which must lie in it as a whole.
@@ -124,7 +135,7 @@ pub(crate) fn describe_fault(fault: Fault, address: u64, access: &str) -> (Kind,
 }
 
 /// Sectors a warp touches, and the fewest that could hold the same bytes.
-fn sectors(addresses: &Addresses, bytes: u64) -> (u64, u64) {
+fn sectors(addresses: &[(usize, u64)], bytes: u64) -> (u64, u64) {
     let ascending = addresses.windows(2).all(|pair| pair[0].1 <= pair[1].1);
     let distinct = |values: &mut dyn Iterator<Item = u64>| {
         let mut last = None;

@@ -99,9 +99,10 @@ impl Accessor<'_> {
     }
 
     /// Whether everything of another span is ordered before this access.
+    #[inline]
     fn is_past(&self, span: Span) -> bool {
         if span < self.first_span {
-            return !self.unordered.iter().any(|range| range.contains(&span));
+            return self.unordered.is_empty() || !self.unordered.iter().any(|range| range.contains(&span));
         }
         self.own_spans.binary_search(&span).is_ok()
     }

@@ -64,6 +64,11 @@ impl Default for AddressSpace {
 }
 
 impl AddressSpace {
+    /// An empty space whose addresses start where this one's ended.
+    pub fn successor(&self) -> Self {
+        Self { allocations: BTreeMap::new(), next: self.next }
+    }
+
     /// Makes an allocation at an address never used before.
     pub fn allocate(&mut self, size: u64, device: usize) -> Arc<Allocation> {
         let base = self.next;

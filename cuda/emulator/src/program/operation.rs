@@ -48,7 +48,7 @@ pub enum Vote {
 }
 
 /// A special register.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy)]
 pub enum Special {
     /// `%tid` along one axis.
     Thread(usize),
@@ -104,6 +104,7 @@ impl Access {
 }
 
 /// What one step does.
+#[allow(missing_docs, reason = "the fields are the operands that PTX names")]
 #[derive(Clone, Copy)]
 pub enum Operation {
     /// Arithmetic on registers.
