@@ -1,0 +1,193 @@
+//! The four floating-point types, and the type each is computed in.
+
+use std::fmt;
+use std::str::FromStr;
+
+pub use half::bf16 as BFloat16;
+pub use half::f16 as Float16;
+
+use crate::core::error::Error;
+
+/// The type of a tensor's elements.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum DType {
+    /// IEEE 754 binary16.
+    Float16,
+    /// The upper half of a binary32.
+    BFloat16,
+    /// IEEE 754 binary32.
+    Float32,
+    /// IEEE 754 binary64.
+    Float64,
+}
+
+impl DType {
+    /// Every type, in the order of its bits.
+    pub const ALL: [DType; 4] = [DType::Float16, DType::BFloat16, DType::Float32, DType::Float64];
+
+    /// The size of one element in bytes.
+    pub const fn size(self) -> usize {
+        match self {
+            DType::Float16 | DType::BFloat16 => 2,
+            DType::Float32 => 4,
+            DType::Float64 => 8,
+        }
+    }
+
+    /// numpy's name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            DType::Float16 => "float16",
+            DType::BFloat16 => "bfloat16",
+            DType::Float32 => "float32",
+            DType::Float64 => "float64",
+        }
+    }
+
+    /// The type kernels compute in: half types in float32, rounded once at the end.
+    pub const fn compute(self) -> DType {
+        match self {
+            DType::Float64 => DType::Float64,
+            _ => DType::Float32,
+        }
+    }
+}
+
+impl fmt::Display for DType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for DType {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self, Error> {
+        DType::ALL
+            .into_iter()
+            .find(|dtype| dtype.name() == text)
+            .ok_or_else(|| Error::dtype("DType", "dtype", format!("{text:?}"), "float16, bfloat16, float32 or float64"))
+    }
+}
+
+/// A type that arithmetic is done in: `f32` or `f64`.
+pub trait Compute: Element<Compute = Self> + num::Arithmetic {
+    /// Rounds a float64 argument to this type.
+    fn from_f64(value: f64) -> Self;
+    /// Widens to float64, exactly.
+    fn to_f64(self) -> f64;
+}
+
+/// An element of a tensor.
+pub trait Element: Copy + Send + Sync + PartialEq + fmt::Debug + Default + 'static {
+    /// The type's tag.
+    const DTYPE: DType;
+    /// What it is computed in.
+    type Compute: Compute;
+    /// Widens to the compute type, exactly.
+    fn to_compute(self) -> Self::Compute;
+    /// Rounds once, to nearest even.
+    fn from_compute(value: Self::Compute) -> Self;
+}
+
+mod num {
+    use std::ops::{Add, Mul, Sub};
+    /// The arithmetic that the formulas use.
+    pub trait Arithmetic:
+        Copy + PartialOrd + Add<Output = Self> + Sub<Output = Self> + Mul<Output = Self> + Default
+    {
+    }
+    impl Arithmetic for f32 {}
+    impl Arithmetic for f64 {}
+}
+
+macro_rules! compute {
+    ($type:ty, $dtype:expr) => {
+        impl Compute for $type {
+            #[inline(always)]
+            fn from_f64(value: f64) -> Self {
+                value as $type
+            }
+            #[inline(always)]
+            fn to_f64(self) -> f64 {
+                self.into()
+            }
+        }
+        impl Element for $type {
+            const DTYPE: DType = $dtype;
+            type Compute = $type;
+            #[inline(always)]
+            fn to_compute(self) -> $type {
+                self
+            }
+            #[inline(always)]
+            fn from_compute(value: $type) -> Self {
+                value
+            }
+        }
+    };
+}
+compute!(f32, DType::Float32);
+compute!(f64, DType::Float64);
+
+macro_rules! half_element {
+    ($type:ty, $dtype:expr) => {
+        impl Element for $type {
+            const DTYPE: DType = $dtype;
+            type Compute = f32;
+            #[inline(always)]
+            fn to_compute(self) -> f32 {
+                self.to_f32()
+            }
+            #[inline(always)]
+            fn from_compute(value: f32) -> Self {
+                <$type>::from_f32(value)
+            }
+        }
+    };
+}
+half_element!(Float16, DType::Float16);
+half_element!(BFloat16, DType::BFloat16);
+
+/// Runs the body with `$element` standing for the Rust type of a [`DType`]: the one place where a
+/// run-time type becomes a generic.
+#[macro_export]
+macro_rules! with_element {
+    ($dtype:expr, $element:ident => $body:expr) => {
+        match $dtype {
+            $crate::DType::Float16 => {
+                type $element = $crate::Float16;
+                $body
+            }
+            $crate::DType::BFloat16 => {
+                type $element = $crate::BFloat16;
+                $body
+            }
+            $crate::DType::Float32 => {
+                type $element = f32;
+                $body
+            }
+            $crate::DType::Float64 => {
+                type $element = f64;
+                $body
+            }
+        }
+    };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_and_sizes_agree_with_the_rust_types() {
+        for dtype in DType::ALL {
+            assert_eq!(dtype.name().parse(), Ok(dtype));
+            with_element!(dtype, T => {
+                assert_eq!(T::DTYPE, dtype);
+                assert_eq!(size_of::<T>(), dtype.size());
+            });
+        }
+        assert!("int32".parse::<DType>().is_err());
+    }
+}

@@ -1,0 +1,126 @@
+//! The instruction-set level: a run-time value, detected once, that tests and users can lower.
+
+use std::fmt;
+use std::str::FromStr;
+use std::sync::LazyLock;
+use std::sync::atomic::{AtomicU8, Ordering};
+
+use crate::core::error::{Error, Result};
+
+/// What the kernels may use. Each level includes those before it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u8)]
+pub enum Level {
+    /// What every processor of the architecture has (SSE2 on x86-64, NEON on arm64).
+    Native = 0,
+    /// x86-64 with AVX2, FMA and F16C.
+    Avx2 = 1,
+}
+
+impl Level {
+    /// Every level this processor has, lowest first: what a test loops over.
+    pub fn available() -> &'static [Level] {
+        static ALL: [Level; 2] = [Level::Native, Level::Avx2];
+        &ALL[..=*DETECTED as usize]
+    }
+
+    /// The level that kernels use now.
+    #[inline]
+    pub fn current() -> Level {
+        match CURRENT.load(Ordering::Relaxed) {
+            0 => Level::Native,
+            1 => Level::Avx2,
+            _ => initialise(),
+        }
+    }
+
+    /// Makes kernels of the whole process use this level; refused where the processor lacks it.
+    pub fn set_current(level: Level) -> Result<()> {
+        if level > *DETECTED {
+            return Err(Error::argument("set_cpu_level", "level", level, format!("at most {}", *DETECTED)));
+        }
+        CURRENT.store(level as u8, Ordering::Relaxed);
+        Ok(())
+    }
+}
+
+impl fmt::Display for Level {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Level::Native => "native",
+            Level::Avx2 => "avx2",
+        })
+    }
+}
+
+impl FromStr for Level {
+    type Err = Error;
+    fn from_str(text: &str) -> Result<Self> {
+        match text {
+            "native" => Ok(Level::Native),
+            "avx2" => Ok(Level::Avx2),
+            _ => Err(Error::argument("set_cpu_level", "level", format!("{text:?}"), "\"native\" or \"avx2\"")),
+        }
+    }
+}
+
+const UNSET: u8 = u8::MAX;
+static CURRENT: AtomicU8 = AtomicU8::new(UNSET);
+
+static DETECTED: LazyLock<Level> = LazyLock::new(|| {
+    #[cfg(target_arch = "x86_64")]
+    if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") && is_x86_feature_detected!("f16c") {
+        return Level::Avx2;
+    }
+    Level::Native
+});
+
+/// The detected level, or a lower one named by `FIRELU_CPU_LEVEL`; an unknown or higher name is ignored,
+/// because an environment variable has nobody to raise an error to.
+#[cold]
+fn initialise() -> Level {
+    let asked = std::env::var("FIRELU_CPU_LEVEL").ok().and_then(|text| text.parse().ok());
+    let level = asked.unwrap_or(*DETECTED).min(*DETECTED);
+    CURRENT.store(level as u8, Ordering::Relaxed);
+    level
+}
+
+/// The size of the last-level cache in bytes: above a good part of it, stores bypass the caches.
+pub fn last_level_cache() -> usize {
+    static SIZE: LazyLock<usize> = LazyLock::new(|| {
+        let read = |index: u32| {
+            let path = format!("/sys/devices/system/cpu/cpu0/cache/index{index}/size");
+            let text = std::fs::read_to_string(path).ok()?;
+            let text = text.trim();
+            let (digits, unit) = text.split_at(text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len()));
+            let factor = match unit {
+                "K" => 1 << 10,
+                "M" => 1 << 20,
+                _ => 1,
+            };
+            Some(digits.parse::<usize>().ok()? * factor)
+        };
+        // Where the system does not tell (not Linux, or a sandbox): a usual desktop's.
+        (0..5).filter_map(read).max().unwrap_or(32 << 20)
+    });
+    *SIZE
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn levels_are_ordered_and_named() {
+        for &level in Level::available() {
+            assert_eq!(level.to_string().parse(), Ok(level));
+        }
+        assert!(Level::available().contains(&Level::Native));
+        assert!("avx9000".parse::<Level>().is_err());
+    }
+
+    #[test]
+    fn the_last_level_cache_is_plausible() {
+        assert!((1 << 18..1 << 34).contains(&last_level_cache()));
+    }
+}

@@ -1,0 +1,311 @@
+//! Output memory. A fresh page costs more than the arithmetic done on it, so large blocks come as
+//! huge pages and are recycled when the array that held them dies, up to a limit.
+
+use std::alloc::{Layout, alloc, dealloc};
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, TryLockError};
+
+use crate::core::device::Device;
+use crate::core::error::{Error, Result};
+use crate::core::shape::Strides;
+use crate::core::tensor::{Storage, Tensor, TensorType};
+
+/// Smaller blocks are left to the allocator, which recycles them well.
+pub const POOLED_BYTES: usize = 1 << 20;
+/// The alignment of pooled blocks: one huge page.
+const HUGE_PAGE: usize = 2 << 20;
+/// The alignment of small blocks: one cache line.
+const LINE: usize = 64;
+/// How many bytes of free blocks are kept unless `FIRELU_CACHE_BYTES` says otherwise.
+const DEFAULT_CACHE_BYTES: usize = 1 << 30;
+
+/// Uninitialised memory for a dense tensor with these strides.
+pub fn allocate(kind: TensorType, strides: Strides) -> Result<Tensor> {
+    let bytes = kind.bytes();
+    Tensor::from_storage(Arc::new(Block::new(bytes)?), 0, kind, strides)
+}
+
+/// Memory of the CPU: pooled where large. Returned to the pool, or freed, when dropped.
+pub struct Block {
+    pointer: NonNull<u8>,
+    /// What the owner asked for.
+    bytes: usize,
+    /// What the pool or the allocator gave.
+    capacity: usize,
+}
+
+// SAFETY: a block owns its memory alone, and that memory may be freed by any thread.
+unsafe impl Send for Block {}
+// SAFETY: sharing a block shares only its address.
+unsafe impl Sync for Block {}
+
+impl Block {
+    /// Uninitialised memory; at least one byte, so that the address is always real.
+    pub fn new(bytes: usize) -> Result<Self> {
+        let out_of_memory = || Error::OutOfMemory { device: Device::Cpu.to_string(), bytes };
+        if bytes < POOLED_BYTES {
+            // SAFETY: the layout's size is at least one.
+            let pointer = unsafe { alloc(small_layout(bytes)) };
+            let pointer = NonNull::new(pointer).ok_or_else(out_of_memory)?;
+            return Ok(Block { pointer, bytes, capacity: bytes });
+        }
+        let capacity = size_class(bytes).ok_or_else(out_of_memory)?;
+        let recycled = lock().and_then(|mut pool| pool.take(capacity));
+        if recycled.is_some() {
+            RECYCLED.fetch_add(1, Ordering::Relaxed);
+        }
+        let pointer = match recycled {
+            Some(pointer) => pointer,
+            // The cache itself may hold what is missing: empty it and ask once more.
+            None => map(capacity)
+                .or_else(|| {
+                    empty_cache();
+                    map(capacity)
+                })
+                .ok_or_else(out_of_memory)?,
+        };
+        IN_USE.fetch_add(capacity, Ordering::Relaxed);
+        Ok(Block { pointer, bytes, capacity })
+    }
+
+    /// The first byte's address.
+    pub fn pointer(&self) -> *mut u8 {
+        self.pointer.as_ptr()
+    }
+}
+
+impl Drop for Block {
+    fn drop(&mut self) {
+        if self.bytes < POOLED_BYTES {
+            // SAFETY: `new` allocated this address with this very layout.
+            unsafe { dealloc(self.pointer(), small_layout(self.bytes)) };
+            return;
+        }
+        IN_USE.fetch_sub(self.capacity, Ordering::Relaxed);
+        let kept = lock().is_some_and(|mut pool| pool.put(self.pointer, self.capacity));
+        if !kept {
+            unmap(self.pointer, self.capacity);
+        }
+    }
+}
+
+impl Storage for Block {
+    fn pointer(&self) -> *mut u8 {
+        self.pointer.as_ptr()
+    }
+    fn bytes(&self) -> usize {
+        self.bytes
+    }
+    fn device(&self) -> Device {
+        Device::Cpu
+    }
+}
+
+fn small_layout(bytes: usize) -> Layout {
+    Layout::from_size_align(bytes.max(1), LINE).expect("a small size rounds up without overflow")
+}
+
+/// Rounds up so that at most an eighth is wasted and blocks of nearly one size serve each other.
+fn size_class(bytes: usize) -> Option<usize> {
+    let step = (bytes.checked_next_power_of_two()? / 16).max(HUGE_PAGE);
+    bytes.checked_next_multiple_of(step).filter(|&size| size <= isize::MAX as usize)
+}
+
+/// Free blocks, most recently freed last: the warmest is handed out first.
+struct Pool {
+    free: Vec<(NonNull<u8>, usize)>,
+    cached: usize,
+}
+
+// SAFETY: the pool owns the free blocks; their addresses are not tied to a thread.
+unsafe impl Send for Pool {}
+
+impl Pool {
+    fn take(&mut self, capacity: usize) -> Option<NonNull<u8>> {
+        let index = self.free.iter().rposition(|&(_, size)| size == capacity)?;
+        let (pointer, size) = self.free.remove(index);
+        self.cached -= size;
+        Some(pointer)
+    }
+
+    /// Keeps a block, dropping the coldest ones to stay below the limit; false where it is too large.
+    fn put(&mut self, pointer: NonNull<u8>, capacity: usize) -> bool {
+        let limit = cache_limit();
+        if capacity > limit {
+            return false;
+        }
+        while self.cached + capacity > limit {
+            let (oldest, size) = self.free.remove(0);
+            self.cached -= size;
+            unmap(oldest, size);
+        }
+        self.free.push((pointer, capacity));
+        self.cached += capacity;
+        true
+    }
+}
+
+static POOL: Mutex<Pool> = Mutex::new(Pool { free: Vec::new(), cached: 0 });
+static IN_USE: AtomicUsize = AtomicUsize::new(0);
+static RECYCLED: AtomicU64 = AtomicU64::new(0);
+static MAPPED: AtomicU64 = AtomicU64::new(0);
+static LIMIT: OnceLock<AtomicUsize> = OnceLock::new();
+
+/// The pool, or `None` where it stays locked: after a fork its owner may be a thread that no longer
+/// exists, and memory then comes from the system.
+fn lock() -> Option<MutexGuard<'static, Pool>> {
+    for _ in 0..1000 {
+        match POOL.try_lock() {
+            Ok(pool) => return Some(pool),
+            Err(TryLockError::Poisoned(poisoned)) => return Some(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => std::hint::spin_loop(),
+        }
+    }
+    None
+}
+
+fn limit() -> &'static AtomicUsize {
+    LIMIT.get_or_init(|| {
+        let asked = std::env::var("FIRELU_CACHE_BYTES").ok().and_then(|text| text.trim().parse().ok());
+        AtomicUsize::new(asked.unwrap_or(DEFAULT_CACHE_BYTES))
+    })
+}
+
+/// How many bytes of free blocks are kept at most.
+pub fn cache_limit() -> usize {
+    limit().load(Ordering::Relaxed)
+}
+
+/// Changes that limit; what exceeds it is returned to the system now.
+pub fn set_cache_limit(bytes: usize) {
+    limit().store(bytes, Ordering::Relaxed);
+    if let Some(mut pool) = lock() {
+        while pool.cached > bytes {
+            let (pointer, size) = pool.free.remove(0);
+            pool.cached -= size;
+            unmap(pointer, size);
+        }
+    }
+}
+
+/// Returns every free block to the system.
+pub fn empty_cache() {
+    if let Some(mut pool) = lock() {
+        pool.cached = 0;
+        for (pointer, size) in std::mem::take(&mut pool.free) {
+            unmap(pointer, size);
+        }
+    }
+}
+
+/// What the pool holds and has done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Stats {
+    /// Bytes of pooled blocks that arrays hold now.
+    pub in_use: usize,
+    /// Bytes of free blocks kept for the next call.
+    pub cached: usize,
+    /// The limit of `cached`.
+    pub limit: usize,
+    /// How many blocks were taken from the cache so far.
+    pub recycled: u64,
+    /// How many blocks were taken from the system so far.
+    pub mapped: u64,
+}
+
+/// A snapshot of the pool.
+pub fn stats() -> Stats {
+    Stats {
+        in_use: IN_USE.load(Ordering::Relaxed),
+        cached: lock().map_or(0, |pool| pool.cached),
+        limit: cache_limit(),
+        recycled: RECYCLED.load(Ordering::Relaxed),
+        mapped: MAPPED.load(Ordering::Relaxed),
+    }
+}
+
+#[cfg(target_os = "linux")]
+fn map(capacity: usize) -> Option<NonNull<u8>> {
+    let reserved = capacity.checked_add(HUGE_PAGE)?;
+    let protection = libc::PROT_READ | libc::PROT_WRITE;
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+    // SAFETY: a fresh anonymous mapping at an address the kernel chooses touches nobody's memory.
+    let base = unsafe { libc::mmap(std::ptr::null_mut(), reserved, protection, flags, -1, 0) };
+    if base == libc::MAP_FAILED {
+        return None;
+    }
+    let start = (base as usize).next_multiple_of(HUGE_PAGE);
+    let (before, after) = (start - base as usize, base as usize + reserved - start - capacity);
+    // SAFETY: both ranges are the unused ends of the mapping just made; advice changes no contents.
+    unsafe {
+        if before > 0 {
+            libc::munmap(base, before);
+        }
+        if after > 0 {
+            libc::munmap((start + capacity) as *mut libc::c_void, after);
+        }
+        libc::madvise(start as *mut libc::c_void, capacity, libc::MADV_HUGEPAGE);
+    }
+    MAPPED.fetch_add(1, Ordering::Relaxed);
+    NonNull::new(start as *mut u8)
+}
+
+#[cfg(target_os = "linux")]
+fn unmap(pointer: NonNull<u8>, capacity: usize) {
+    // SAFETY: `map` made exactly this range, and its last owner has given it up.
+    unsafe { libc::munmap(pointer.as_ptr().cast(), capacity) };
+}
+
+#[cfg(not(target_os = "linux"))]
+fn map(capacity: usize) -> Option<NonNull<u8>> {
+    MAPPED.fetch_add(1, Ordering::Relaxed);
+    // SAFETY: the capacity is a non-zero multiple of the alignment.
+    NonNull::new(unsafe { alloc(Layout::from_size_align(capacity, HUGE_PAGE).ok()?) })
+}
+
+#[cfg(not(target_os = "linux"))]
+fn unmap(pointer: NonNull<u8>, capacity: usize) {
+    // SAFETY: `map` allocated this address with this very layout.
+    unsafe { dealloc(pointer.as_ptr(), Layout::from_size_align_unchecked(capacity, HUGE_PAGE)) };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn size_classes_waste_at_most_an_eighth() {
+        for bytes in [POOLED_BYTES, HUGE_PAGE, HUGE_PAGE + 1, 100 << 20, (100 << 20) + 1, 1 << 40] {
+            let class = size_class(bytes).unwrap();
+            assert!(class >= bytes && class.is_multiple_of(HUGE_PAGE));
+            assert!(class - bytes < HUGE_PAGE.max(bytes / 8 + 1), "{bytes} -> {class}");
+        }
+        assert_eq!(size_class(usize::MAX), None);
+        assert_eq!(size_class(isize::MAX as usize + 2), None);
+    }
+
+    #[test]
+    fn memory_is_aligned_and_writable() {
+        for bytes in [0, 1, 100, POOLED_BYTES - 1, POOLED_BYTES, 5 << 20] {
+            let block = Block::new(bytes).unwrap();
+            assert_eq!(block.pointer() as usize % LINE, 0);
+            // SAFETY: the block owns that many bytes.
+            unsafe { block.pointer().write_bytes(7, bytes) };
+        }
+    }
+
+    #[test]
+    fn the_impossible_is_refused() {
+        assert!(matches!(Block::new(1 << 62), Err(Error::OutOfMemory { .. })));
+        assert!(matches!(Block::new(usize::MAX), Err(Error::OutOfMemory { .. })));
+    }
+
+    #[test]
+    fn a_freed_block_serves_the_next_call_of_its_size() {
+        // A size no other test uses, since the pool is the process's.
+        let bytes = 37 << 20;
+        let first = Block::new(bytes).unwrap().pointer() as usize;
+        assert_eq!(Block::new(bytes).unwrap().pointer() as usize, first);
+    }
+}

@@ -1,0 +1,215 @@
+//! Threads: the only user of rayon. Work is a counted list of tasks; how many there are and what each
+//! does depends on the data alone, so that results have the same bits for any number of threads.
+
+use std::cell::Cell;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock, RwLock};
+use std::time::{Duration, Instant};
+
+use crate::core::error::{Error, Result};
+
+/// Below this many bytes of reads and writes, starting threads costs more than it saves.
+pub const SEQUENTIAL_BYTES: usize = 1 << 20;
+
+/// How much memory one task should touch: large enough to hide the counter, small enough to balance
+/// and to answer an interrupt.
+pub const TASK_BYTES: usize = 1 << 20;
+
+/// How often the calling thread asks whether the user wants to stop.
+const INTERRUPT_INTERVAL: Duration = Duration::from_millis(50);
+
+/// Asks whether the user wants to stop; set once by the Python layer.
+pub static INTERRUPT_CHECK: OnceLock<fn() -> bool> = OnceLock::new();
+
+struct Pool {
+    threads: rayon::ThreadPool,
+    /// Helpers beside the calling thread.
+    helpers: usize,
+    /// Threads do not survive `fork`: a pool belongs to the process that made it.
+    process: u32,
+}
+
+static POOL: RwLock<Option<Arc<Pool>>> = RwLock::new(None);
+/// Zero means: not set, use the default.
+static THREADS: AtomicUsize = AtomicUsize::new(0);
+
+thread_local! {
+    /// Set inside tasks, which never split again, and by `with_threads`. Zero means: the process's value.
+    static LOCAL_THREADS: Cell<usize> = const { Cell::new(0) };
+}
+
+/// How many threads a call from this thread uses: `with_threads`, else `set_threads`, else
+/// `FIRELU_NUM_THREADS`, else what affinity and cgroup limits leave.
+pub fn threads() -> usize {
+    match LOCAL_THREADS.get() {
+        0 => match THREADS.load(Ordering::Relaxed) {
+            0 => default_threads(),
+            threads => threads,
+        },
+        threads => threads,
+    }
+}
+
+fn default_threads() -> usize {
+    static DEFAULT: OnceLock<usize> = OnceLock::new();
+    *DEFAULT.get_or_init(|| {
+        let asked = std::env::var("FIRELU_NUM_THREADS").ok().and_then(|text| text.trim().parse().ok());
+        match asked {
+            Some(threads) if threads > 0 => threads,
+            _ => std::thread::available_parallelism().map_or(1, usize::from),
+        }
+    })
+}
+
+/// Sets the number of threads for the whole process.
+pub fn set_threads(threads: usize) -> Result<()> {
+    if threads == 0 || threads > 1024 {
+        return Err(Error::argument("set_num_threads", "threads", threads, "1 to 1024"));
+    }
+    THREADS.store(threads, Ordering::Relaxed);
+    Ok(())
+}
+
+/// Runs `body` with another number of threads for calls from this thread.
+pub fn with_threads<R>(threads: usize, body: impl FnOnce() -> R) -> R {
+    struct Restore(usize);
+    impl Drop for Restore {
+        fn drop(&mut self) {
+            LOCAL_THREADS.set(self.0);
+        }
+    }
+    let _restore = Restore(LOCAL_THREADS.replace(threads));
+    body()
+}
+
+/// Runs `task(0)` … `task(count - 1)`, on several threads where `bytes` of work are worth it. The
+/// calling thread takes part, so a call from inside anyone's thread pool cannot deadlock.
+pub fn for_each(count: usize, bytes: usize, task: impl Fn(usize) + Sync) -> Result<()> {
+    let threads = if bytes < SEQUENTIAL_BYTES { 1 } else { threads().min(count) };
+    if threads <= 1 {
+        return run_tasks(count, &AtomicUsize::new(0), &AtomicBool::new(false), &task, true);
+    }
+    let Some(pool) = pool(threads - 1) else {
+        return run_tasks(count, &AtomicUsize::new(0), &AtomicBool::new(false), &task, true);
+    };
+    let (next, stop) = (AtomicUsize::new(0), AtomicBool::new(false));
+    pool.threads.in_place_scope(|scope| {
+        for _ in 1..threads {
+            scope.spawn(|_| {
+                with_threads(1, || {
+                    // A helper is never asked about interrupts, so it cannot fail.
+                    let _ = run_tasks(count, &next, &stop, &task, false);
+                });
+            });
+        }
+        // The scope waits for the helpers even when this unwinds or stops early.
+        let guard = StopOnDrop(&stop);
+        let result = with_threads(1, || run_tasks(count, &next, &stop, &task, true));
+        if result.is_ok() {
+            std::mem::forget(guard);
+        }
+        result
+    })
+}
+
+/// Keeps helpers from starting further tasks once the caller has failed.
+struct StopOnDrop<'a>(&'a AtomicBool);
+
+impl Drop for StopOnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+fn run_tasks(
+    count: usize,
+    next: &AtomicUsize,
+    stop: &AtomicBool,
+    task: &(impl Fn(usize) + Sync),
+    ask: bool,
+) -> Result<()> {
+    let check = if ask { INTERRUPT_CHECK.get() } else { None };
+    let mut asked: Option<Instant> = None;
+    while !stop.load(Ordering::Relaxed) {
+        let index = next.fetch_add(1, Ordering::Relaxed);
+        if index >= count {
+            break;
+        }
+        task(index);
+        // A single task is over by now: only work that goes on is worth asking about.
+        if let Some(check) = check
+            && index + 1 < count
+            && asked.get_or_insert_with(Instant::now).elapsed() > INTERRUPT_INTERVAL
+        {
+            asked = Some(Instant::now());
+            if check() {
+                stop.store(true, Ordering::Relaxed);
+                return Err(Error::Interrupted);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// A pool with at least so many helpers, or `None` where the system gives no threads.
+fn pool(helpers: usize) -> Option<Arc<Pool>> {
+    let fits = |pool: &Arc<Pool>| pool.process == std::process::id() && pool.helpers >= helpers;
+    // After a fork the lock may be held by a thread that no longer exists: never wait for it.
+    if let Ok(current) = POOL.try_read()
+        && let Some(pool) = current.as_ref().filter(|pool| fits(pool))
+    {
+        return Some(pool.clone());
+    }
+    let threads = rayon::ThreadPoolBuilder::new()
+        .num_threads(helpers)
+        .thread_name(|index| format!("firelu-{index}"))
+        .build()
+        .ok()?;
+    let pool = Arc::new(Pool { threads, helpers, process: std::process::id() });
+    if let Ok(mut current) = POOL.try_write() {
+        let old = current.replace(pool.clone());
+        if let Some(old) = old
+            && old.process != pool.process
+        {
+            // Its threads live in the parent process: joining them here would wait for ever.
+            std::mem::forget(old);
+        }
+    }
+    Some(pool)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Mutex;
+
+    #[test]
+    fn every_task_runs_once_for_any_number_of_threads() {
+        for threads in [1, 2, 3, 8] {
+            for count in [0, 1, 2, 7, 1000] {
+                let seen: Vec<AtomicUsize> = (0..count).map(|_| AtomicUsize::new(0)).collect();
+                with_threads(threads, || {
+                    for_each(count, usize::MAX, |index| {
+                        seen[index].fetch_add(1, Ordering::Relaxed);
+                    })
+                })
+                .unwrap();
+                assert!(seen.iter().all(|n| n.load(Ordering::Relaxed) == 1));
+            }
+        }
+    }
+
+    #[test]
+    fn tasks_do_not_split_again() {
+        let inner = Mutex::new(Vec::new());
+        with_threads(3, || for_each(4, usize::MAX, |_| inner.lock().unwrap().push(threads()))).unwrap();
+        assert_eq!(*inner.lock().unwrap(), [1, 1, 1, 1]);
+    }
+
+    #[test]
+    fn a_panic_in_a_task_reaches_the_caller_and_the_pool_goes_on() {
+        let run = || with_threads(2, || for_each(100, usize::MAX, |index| assert_ne!(index, 50)));
+        assert!(std::panic::catch_unwind(run).is_err());
+        with_threads(2, || for_each(100, usize::MAX, |_| {})).unwrap();
+    }
+}

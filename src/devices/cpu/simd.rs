@@ -1,0 +1,358 @@
+//! Registers: a formula is written once over [`Lane`] and runs on single numbers (every processor) and
+//! on AVX2 registers (8 × float32 or 4 × float64).
+
+use crate::core::dtype::Compute;
+
+/// A number, or a register of them, that a formula computes with.
+pub trait Lane<C: Compute>: Copy {
+    /// The same number in every place; `self` only shows that such registers exist here.
+    fn splat(self, value: C) -> Self;
+    /// Sum.
+    fn add(self, other: Self) -> Self;
+    /// Difference.
+    fn sub(self, other: Self) -> Self;
+    /// Product.
+    fn mul(self, other: Self) -> Self;
+    /// `then` where `self > 0`, else `otherwise`: NaN and zeros count as not positive.
+    fn where_positive(self, then: Self, otherwise: Self) -> Self;
+}
+
+impl<C: Compute> Lane<C> for C {
+    #[inline(always)]
+    fn splat(self, value: C) -> C {
+        value
+    }
+    #[inline(always)]
+    fn add(self, other: C) -> C {
+        self + other
+    }
+    #[inline(always)]
+    fn sub(self, other: C) -> C {
+        self - other
+    }
+    #[inline(always)]
+    fn mul(self, other: C) -> C {
+        self * other
+    }
+    #[inline(always)]
+    fn where_positive(self, then: C, otherwise: C) -> C {
+        if self > C::default() { then } else { otherwise }
+    }
+}
+
+/// What an element-wise operator computes of `N` operands.
+pub trait Formula<C: Compute, const N: usize>: Sync {
+    /// The result for one number, or one register of numbers, of each operand.
+    fn apply<L: Lane<C>>(&self, operands: [L; N]) -> L;
+}
+
+/// Makes streamed stores visible before a task ends.
+#[inline]
+pub fn fence() {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: SSE is part of x86-64.
+    unsafe {
+        core::arch::x86_64::_mm_sfence()
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+pub mod avx2 {
+    //! AVX2 registers. A register exists only where [`Avx2Element::load`] made it, and whoever calls
+    //! that has detected AVX2, FMA and F16C: that is why the arithmetic on registers is safe.
+
+    use core::arch::x86_64::*;
+
+    use super::Lane;
+    use crate::core::dtype::{BFloat16, Element, Float16};
+
+    /// The bytes of a cache line.
+    pub const LINE: usize = 64;
+    /// How many bytes ahead of the loads lines are asked for.
+    pub const AHEAD: usize = 1024;
+
+    /// Eight float32 numbers.
+    #[derive(Clone, Copy)]
+    pub struct F32x8(pub __m256);
+
+    /// Four float64 numbers.
+    #[derive(Clone, Copy)]
+    pub struct F64x4(pub __m256d);
+
+    macro_rules! lane {
+        ($register:ident, $number:ty, $set1:ident, $add:ident, $sub:ident, $mul:ident, $compare:ident, $zero:ident, $blend:ident) => {
+            impl Lane<$number> for $register {
+                #[inline(always)]
+                fn splat(self, value: $number) -> Self {
+                    // SAFETY: `self` exists, so AVX2 was detected.
+                    Self(unsafe { $set1(value) })
+                }
+                #[inline(always)]
+                fn add(self, other: Self) -> Self {
+                    // SAFETY: as in `splat`.
+                    Self(unsafe { $add(self.0, other.0) })
+                }
+                #[inline(always)]
+                fn sub(self, other: Self) -> Self {
+                    // SAFETY: as in `splat`.
+                    Self(unsafe { $sub(self.0, other.0) })
+                }
+                #[inline(always)]
+                fn mul(self, other: Self) -> Self {
+                    // SAFETY: as in `splat`.
+                    Self(unsafe { $mul(self.0, other.0) })
+                }
+                #[inline(always)]
+                fn where_positive(self, then: Self, otherwise: Self) -> Self {
+                    // SAFETY: as in `splat`.
+                    Self(unsafe { $blend(otherwise.0, then.0, $compare::<_CMP_GT_OQ>(self.0, $zero())) })
+                }
+            }
+        };
+    }
+    lane!(
+        F32x8,
+        f32,
+        _mm256_set1_ps,
+        _mm256_add_ps,
+        _mm256_sub_ps,
+        _mm256_mul_ps,
+        _mm256_cmp_ps,
+        _mm256_setzero_ps,
+        _mm256_blendv_ps
+    );
+    lane!(
+        F64x4,
+        f64,
+        _mm256_set1_pd,
+        _mm256_add_pd,
+        _mm256_sub_pd,
+        _mm256_mul_pd,
+        _mm256_cmp_pd,
+        _mm256_setzero_pd,
+        _mm256_blendv_pd
+    );
+
+    /// An element that loads into a register of its compute type and is rounded once when stored.
+    pub trait Avx2Element: Element {
+        /// The register of the compute type.
+        type Register: Lane<Self::Compute>;
+        /// How many elements it holds.
+        const LANES: usize;
+
+        /// Loads and widens; any alignment.
+        ///
+        /// # Safety
+        /// AVX2, FMA and F16C were detected, and `LANES` elements are readable.
+        unsafe fn load(source: *const Self) -> Self::Register;
+
+        /// Rounds and stores; any alignment.
+        ///
+        /// # Safety
+        /// As `load`, and `LANES` elements are writable.
+        unsafe fn store(target: *mut Self, value: Self::Register);
+
+        /// Rounds and stores past the caches; the address is aligned to the bytes stored.
+        ///
+        /// # Safety
+        /// As `store`, and aligned.
+        unsafe fn stream(target: *mut Self, value: Self::Register);
+
+        /// Loads numbers that are of the compute type already; any alignment.
+        ///
+        /// # Safety
+        /// As `load`.
+        unsafe fn load_wide(source: *const Self::Compute) -> Self::Register;
+
+        /// Stores numbers of the compute type; any alignment.
+        ///
+        /// # Safety
+        /// As `store`.
+        unsafe fn store_wide(target: *mut Self::Compute, value: Self::Register);
+
+        /// The same number in every place.
+        ///
+        /// # Safety
+        /// AVX2 was detected.
+        unsafe fn splat(value: Self::Compute) -> Self::Register;
+    }
+
+    /// The three methods that do not depend on how an element is stored.
+    macro_rules! wide {
+        ($register:ident, $load:ident, $store:ident, $set1:ident) => {
+            #[inline(always)]
+            unsafe fn load_wide(source: *const Self::Compute) -> $register {
+                // SAFETY: the caller's promise.
+                $register(unsafe { $load(source) })
+            }
+            #[inline(always)]
+            unsafe fn store_wide(target: *mut Self::Compute, value: $register) {
+                // SAFETY: the caller's promise.
+                unsafe { $store(target, value.0) }
+            }
+            #[inline(always)]
+            unsafe fn splat(value: Self::Compute) -> $register {
+                // SAFETY: the caller's promise.
+                $register(unsafe { $set1(value) })
+            }
+        };
+    }
+
+    impl Avx2Element for f32 {
+        type Register = F32x8;
+        const LANES: usize = 8;
+        wide!(F32x8, _mm256_loadu_ps, _mm256_storeu_ps, _mm256_set1_ps);
+        #[inline(always)]
+        unsafe fn load(source: *const f32) -> F32x8 {
+            // SAFETY: the caller's promise.
+            F32x8(unsafe { _mm256_loadu_ps(source) })
+        }
+        #[inline(always)]
+        unsafe fn store(target: *mut f32, value: F32x8) {
+            // SAFETY: the caller's promise.
+            unsafe { _mm256_storeu_ps(target, value.0) }
+        }
+        #[inline(always)]
+        unsafe fn stream(target: *mut f32, value: F32x8) {
+            // SAFETY: the caller's promise.
+            unsafe { _mm256_stream_ps(target, value.0) }
+        }
+    }
+
+    impl Avx2Element for f64 {
+        type Register = F64x4;
+        const LANES: usize = 4;
+        wide!(F64x4, _mm256_loadu_pd, _mm256_storeu_pd, _mm256_set1_pd);
+        #[inline(always)]
+        unsafe fn load(source: *const f64) -> F64x4 {
+            // SAFETY: the caller's promise.
+            F64x4(unsafe { _mm256_loadu_pd(source) })
+        }
+        #[inline(always)]
+        unsafe fn store(target: *mut f64, value: F64x4) {
+            // SAFETY: the caller's promise.
+            unsafe { _mm256_storeu_pd(target, value.0) }
+        }
+        #[inline(always)]
+        unsafe fn stream(target: *mut f64, value: F64x4) {
+            // SAFETY: the caller's promise.
+            unsafe { _mm256_stream_pd(target, value.0) }
+        }
+    }
+
+    impl Avx2Element for Float16 {
+        type Register = F32x8;
+        const LANES: usize = 8;
+        wide!(F32x8, _mm256_loadu_ps, _mm256_storeu_ps, _mm256_set1_ps);
+        #[inline(always)]
+        unsafe fn load(source: *const Float16) -> F32x8 {
+            // SAFETY: the caller's promise.
+            F32x8(unsafe { _mm256_cvtph_ps(_mm_loadu_si128(source.cast())) })
+        }
+        #[inline(always)]
+        unsafe fn store(target: *mut Float16, value: F32x8) {
+            // SAFETY: the caller's promise.
+            unsafe { _mm_storeu_si128(target.cast(), _mm256_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(value.0)) }
+        }
+        #[inline(always)]
+        unsafe fn stream(target: *mut Float16, value: F32x8) {
+            // SAFETY: the caller's promise.
+            unsafe { _mm_stream_si128(target.cast(), _mm256_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(value.0)) }
+        }
+    }
+
+    impl Avx2Element for BFloat16 {
+        type Register = F32x8;
+        const LANES: usize = 8;
+        wide!(F32x8, _mm256_loadu_ps, _mm256_storeu_ps, _mm256_set1_ps);
+        #[inline(always)]
+        unsafe fn load(source: *const BFloat16) -> F32x8 {
+            // SAFETY: the caller's promise.
+            unsafe {
+                let upper_halves = _mm256_cvtepu16_epi32(_mm_loadu_si128(source.cast()));
+                F32x8(_mm256_castsi256_ps(_mm256_slli_epi32::<16>(upper_halves)))
+            }
+        }
+        #[inline(always)]
+        unsafe fn store(target: *mut BFloat16, value: F32x8) {
+            // SAFETY: the caller's promise.
+            unsafe { _mm_storeu_si128(target.cast(), round_to_bfloat16(value)) }
+        }
+        #[inline(always)]
+        unsafe fn stream(target: *mut BFloat16, value: F32x8) {
+            // SAFETY: the caller's promise.
+            unsafe { _mm_stream_si128(target.cast(), round_to_bfloat16(value)) }
+        }
+    }
+
+    /// To nearest even; a NaN keeps its sign and becomes quiet.
+    #[inline(always)]
+    fn round_to_bfloat16(value: F32x8) -> __m128i {
+        // SAFETY: a register exists, so AVX2 was detected.
+        unsafe {
+            let bits = _mm256_castps_si256(value.0);
+            let odd = _mm256_and_si256(_mm256_srli_epi32::<16>(bits), _mm256_set1_epi32(1));
+            let rounded = _mm256_add_epi32(_mm256_add_epi32(bits, _mm256_set1_epi32(0x7fff)), odd);
+            let quiet = _mm256_or_si256(bits, _mm256_set1_epi32(0x0040_0000));
+            let is_nan = _mm256_castps_si256(_mm256_cmp_ps::<_CMP_UNORD_Q>(value.0, value.0));
+            let upper = _mm256_srli_epi32::<16>(_mm256_blendv_epi8(rounded, quiet, is_nan));
+            _mm_packus_epi32(_mm256_castsi256_si128(upper), _mm256_extracti128_si256::<1>(upper))
+        }
+    }
+
+    /// Asks for the line `ahead` bytes on; any address is fine, a wrong one does nothing.
+    #[inline(always)]
+    pub fn prefetch(address: *const u8, ahead: usize) {
+        // SAFETY: SSE is part of x86-64, and a prefetch never faults.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(address.wrapping_add(ahead).cast()) }
+    }
+}
+
+#[cfg(all(test, target_arch = "x86_64"))]
+mod tests {
+    use super::avx2::Avx2Element;
+    use crate::core::dtype::{BFloat16, Float16};
+    use crate::devices::cpu::features::Level;
+
+    /// Every 16-bit pattern widens and rounds as the `half` crate does it.
+    fn exhaustive<T: Avx2Element<Compute = f32>>(from_bits: fn(u16) -> T, to_bits: fn(T) -> u16) {
+        if !Level::available().contains(&Level::Avx2) {
+            eprintln!("left out: this processor has no AVX2");
+            return;
+        }
+        for start in (0..=u16::MAX).step_by(8) {
+            let source: [T; 8] = std::array::from_fn(|i| from_bits(start + i as u16));
+            let mut target = source;
+            // SAFETY: AVX2 was detected above; both arrays hold eight elements.
+            unsafe { T::store(target.as_mut_ptr(), T::load(source.as_ptr())) };
+            for (s, t) in source.into_iter().zip(target) {
+                assert_eq!(to_bits(t), to_bits(T::from_compute(s.to_compute())));
+            }
+        }
+    }
+
+    #[test]
+    fn float16_matches_the_half_crate_for_every_input() {
+        exhaustive::<Float16>(Float16::from_bits, Float16::to_bits);
+    }
+
+    #[test]
+    fn bfloat16_matches_the_half_crate_for_every_input() {
+        exhaustive::<BFloat16>(BFloat16::from_bits, BFloat16::to_bits);
+    }
+
+    #[test]
+    fn float32_rounds_to_bfloat16_as_the_half_crate_does() {
+        if !Level::available().contains(&Level::Avx2) {
+            eprintln!("left out: this processor has no AVX2");
+            return;
+        }
+        for bits in (0..=u32::MAX).step_by(9_973) {
+            let values = [f32::from_bits(bits); 8];
+            let mut target = [BFloat16::ZERO; 8];
+            // SAFETY: AVX2 was detected above; both arrays hold eight elements.
+            unsafe { BFloat16::store(target.as_mut_ptr(), f32::load(values.as_ptr())) };
+            assert_eq!(target[0].to_bits(), BFloat16::from_f32(values[0]).to_bits(), "{bits:#x}");
+        }
+    }
+}

@@ -1,0 +1,18 @@
+//! Where kernels run: memory, threads and instruction sets of each device.
+
+pub mod cpu;
+
+use crate::core::device::Device;
+use crate::core::error::{Error, Result};
+use crate::core::shape::Strides;
+use crate::core::tensor::{Tensor, TensorType};
+
+/// Uninitialised memory for a dense tensor with these strides.
+pub fn allocate(device: Device, kind: TensorType, strides: Strides) -> Result<Tensor> {
+    match device {
+        Device::Cpu => cpu::memory::allocate(kind, strides),
+        Device::Cuda(_) => {
+            Err(Error::Device { device: device.to_string(), reason: "this build of firelu has no CUDA device".into() })
+        }
+    }
+}

@@ -1,0 +1,50 @@
+//! The built-in operators, one folder each, and how one is run on tensors and blobs.
+
+pub mod arithmetic;
+pub mod fused_leaky_relu;
+pub mod leaky_relu;
+pub mod reduce_sum;
+pub mod upfirdn2d;
+
+use smallvec::SmallVec;
+
+use crate::core::args::Args;
+use crate::core::blob::Blob;
+use crate::core::device::Stream;
+use crate::core::error::{Error, Result};
+use crate::core::operator::{Call, Operator};
+use crate::core::tensor::{Parts, Tensor, TensorView, TensorViewMut};
+use crate::devices;
+
+/// Runs an operator on the device its inputs are on, into new tensors.
+pub fn run_on_device(operator: &Operator, inputs: &[Option<&Tensor>], args: &Args) -> Result<Vec<Tensor>> {
+    let views: SmallVec<[Option<TensorView<'_>>; 4]> = inputs.iter().map(|input| input.map(Tensor::view)).collect();
+    let parts: SmallVec<[Option<&Parts>; 4]> = views.iter().map(|view| view.as_deref()).collect();
+    let (device, kinds) = operator.schema.check(&parts, &[], args)?;
+    let kernel = operator.kernel(device)?;
+    let mut outputs = kinds
+        .into_iter()
+        .map(|kind| {
+            let strides = operator.schema.output_strides(&parts, &kind);
+            devices::allocate(device, kind, strides)
+        })
+        .collect::<Result<Vec<Tensor>>>()?;
+    let targets: SmallVec<[Option<TensorViewMut<'_>>; 2]> = outputs.iter_mut().map(Tensor::view_mut).collect();
+    kernel(&Call { inputs: &views, outputs: &targets, args, stream: Stream::default() })?;
+    drop(targets);
+    Ok(outputs)
+}
+
+/// Runs an operator object's `run`: blobs in, blobs out, each output replaced once all are computed.
+fn run_blobs(operator: &Operator, args: &Args, inputs: &[&Blob], outputs: &mut [&mut Blob]) -> Result<()> {
+    let tensors: SmallVec<[Option<&Tensor>; 4]> = inputs.iter().map(|blob| blob.tensor()).collect();
+    let results = run_on_device(operator, &tensors, args)?;
+    if outputs.len() > results.len() {
+        let takes = format!("at most {}", results.len());
+        return Err(Error::argument(&operator.schema.name, "outputs", outputs.len(), takes));
+    }
+    for (blob, tensor) in outputs.iter_mut().zip(results) {
+        blob.set(tensor);
+    }
+    Ok(())
+}

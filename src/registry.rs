@@ -1,0 +1,186 @@
+//! The registry: the built-in operators in one list, and what users add at run time.
+
+use std::collections::HashMap;
+use std::sync::{Arc, LazyLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+use crate::core::args::ArgValue;
+use crate::core::definition::OperatorDef;
+use crate::core::error::{Error, Result};
+use crate::core::gradient::{Gradient, GradientDefs, GradientMaker, GradientRequest};
+use crate::core::names;
+use crate::core::operator::{Call, Operator};
+use crate::core::schema::OpSchema;
+use crate::core::tensor::Tensor;
+use crate::operators::{self, arithmetic, fused_leaky_relu, leaky_relu, reduce_sum, upfirdn2d};
+
+type Table = HashMap<String, Arc<Operator>>;
+
+/// Every built-in operator.
+fn built_in() -> Vec<Operator> {
+    vec![
+        leaky_relu::leaky_relu(),
+        leaky_relu::leaky_relu_gradient(),
+        fused_leaky_relu::fused_leaky_relu(),
+        fused_leaky_relu::fused_leaky_relu_gradient(),
+        arithmetic::sum(),
+        arithmetic::add(),
+        arithmetic::sub(),
+        arithmetic::mul(),
+        reduce_sum::reduce_sum(),
+        reduce_sum::broadcast_like(),
+        upfirdn2d::upfirdn2d(),
+        upfirdn2d::upfirdn2d_gradient(),
+        upfirdn2d::upfirdn2d_kernel_gradient(),
+    ]
+}
+
+static REGISTRY: LazyLock<RwLock<Table>> = LazyLock::new(|| {
+    RwLock::new(built_in().into_iter().map(|operator| (operator.schema.name.clone(), Arc::new(operator))).collect())
+});
+
+// A panic while the lock is held cannot leave the table half-changed: each write is one insertion.
+fn read() -> RwLockReadGuard<'static, Table> {
+    REGISTRY.read().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn write() -> RwLockWriteGuard<'static, Table> {
+    REGISTRY.write().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The operator of a name.
+pub fn find(name: &str) -> Result<Arc<Operator>> {
+    read().get(name).cloned().ok_or_else(|| unknown(name))
+}
+
+#[cold]
+fn unknown(name: &str) -> Error {
+    let nearest = names::nearest(name, names().iter().map(String::as_str));
+    Error::UnknownOperator { name: name.into(), nearest }
+}
+
+/// Every registered name, sorted.
+pub fn names() -> Vec<String> {
+    let mut names: Vec<String> = read().keys().cloned().collect();
+    names.sort();
+    names
+}
+
+/// Runs an operator by name on the device its inputs are on, into new tensors.
+pub fn run(
+    name: &str,
+    inputs: &[Option<&Tensor>],
+    args: impl IntoIterator<Item = (impl AsRef<str>, ArgValue)>,
+) -> Result<Vec<Tensor>> {
+    let operator = find(name)?;
+    let args = operator.schema.resolve_args(args)?;
+    operators::run_on_device(&operator, inputs, &args)
+}
+
+/// Registers an operator of the user's own. A name that is taken is refused.
+pub fn register(operator: Operator) -> Result<()> {
+    operator.schema.validate()?;
+    let name = operator.schema.name.clone();
+    let mut table = write();
+    if table.contains_key(&name) {
+        return Err(Error::argument(&name, "name", "a name that is registered already", "a new name"));
+    }
+    table.insert(name, Arc::new(operator));
+    Ok(())
+}
+
+/// Registers an operator with its CPU kernel.
+pub fn register_cpu_operator(
+    schema: OpSchema,
+    kernel: impl Fn(&Call<'_>) -> Result<()> + Send + Sync + 'static,
+) -> Result<()> {
+    register(Operator::new(schema, kernel))
+}
+
+/// Adds a CUDA kernel to a registered operator that has none.
+pub fn register_cuda_operator(
+    name: &str,
+    kernel: impl Fn(&Call<'_>) -> Result<()> + Send + Sync + 'static,
+) -> Result<()> {
+    change(name, |operator| match operator.cuda {
+        Some(_) => Err(Error::argument(name, "kernel", "a second CUDA kernel", "one")),
+        None => {
+            operator.cuda = Some(Arc::new(kernel));
+            Ok(())
+        }
+    })
+}
+
+/// Gives a registered operator its gradient. One that is defined, not needed or forbidden stays.
+pub fn register_gradient(name: &str, maker: impl GradientMaker + 'static) -> Result<()> {
+    set_gradient(name, Gradient::defined(maker))
+}
+
+/// As [`register_gradient`], with any of the answers.
+pub fn set_gradient(name: &str, gradient: Gradient) -> Result<()> {
+    change(name, |operator| match operator.gradient {
+        Gradient::NotWritten => {
+            operator.gradient = gradient;
+            Ok(())
+        }
+        ref existing => {
+            let got = format!("a second gradient, beside one that is {existing}");
+            Err(Error::argument(name, "gradient", got, "an operator whose gradient is not written"))
+        }
+    })
+}
+
+fn change(name: &str, edit: impl FnOnce(&mut Operator) -> Result<()>) -> Result<()> {
+    let mut changed = (*find(name)?).clone();
+    edit(&mut changed)?;
+    write().insert(name.into(), Arc::new(changed));
+    Ok(())
+}
+
+/// The backward definitions of a forward definition, given the blobs that hold its outputs' gradients.
+pub fn get_gradient_defs(def: &OperatorDef, output_gradients: &[Option<String>]) -> Result<GradientDefs> {
+    gradient_of(def, output_gradients, None)
+}
+
+/// As [`get_gradient_defs`], with another gradient than the registered one.
+pub fn gradient_of(
+    def: &OperatorDef,
+    output_gradients: &[Option<String>],
+    instead: Option<&Gradient>,
+) -> Result<GradientDefs> {
+    let operator = find(&def.operator)?;
+    let schema = &operator.schema;
+    if output_gradients.len() != def.outputs.len() {
+        let takes = format!("{}, one for each output", def.outputs.len());
+        return Err(Error::argument(&def.operator, "output gradients", output_gradients.len(), takes));
+    }
+    check_names(schema, def)?;
+    let args = schema.resolve_args(def.args.iter().map(|(name, value)| (name, value.clone())))?;
+    let request = GradientRequest { def, args: &args, output_gradients };
+    let defs = instead.unwrap_or(&operator.gradient).make(&request)?;
+    if defs.input_gradients.len() != def.inputs.len() {
+        let takes = format!("{}, one for each input", def.inputs.len());
+        return Err(Error::argument(&def.operator, "input gradients", defs.input_gradients.len(), takes));
+    }
+    Ok(defs)
+}
+
+/// Whether a definition names as many blobs as the schema takes.
+pub fn check_names(schema: &OpSchema, def: &OperatorDef) -> Result<()> {
+    let required = schema.inputs.iter().filter(|input| !input.optional).count();
+    let too_many = def.inputs.len() > schema.inputs.len() && !schema.variadic;
+    if def.inputs.len() < required || too_many {
+        let names: Vec<&str> = schema.inputs.iter().map(|input| input.name.as_str()).collect();
+        return Err(Error::argument(&def.operator, "inputs", def.inputs.len(), names.join(", ")));
+    }
+    for (index, name) in def.inputs.iter().enumerate() {
+        let spec = schema.input_spec(index);
+        if name.is_empty() && !spec.optional {
+            return Err(Error::argument(&def.operator, &spec.name, "no name", "a blob: this input is required"));
+        }
+    }
+    if def.outputs.is_empty() || def.outputs.len() > schema.outputs.len() {
+        let names: Vec<&str> = schema.outputs.iter().map(|output| output.name.as_str()).collect();
+        return Err(Error::argument(&def.operator, "outputs", def.outputs.len(), names.join(", ")));
+    }
+    Ok(())
+}
