@@ -29,7 +29,14 @@ impl Bench {
         let span = self.spans.fetch_add(1, Ordering::Relaxed);
         let clocks = Clocks::START;
         let by = Accessor {
-            span, first_span: span, own_spans: &[span], unordered: &[], warp: 0, lane: 0, clocks: &clocks, step: NO_LINE,
+            span,
+            first_span: span,
+            own_spans: &[span],
+            unordered: &[],
+            warp: 0,
+            lane: 0,
+            clocks: &clocks,
+            step: NO_LINE,
         };
         allocation.write(0, &vec![0x3f; bytes], &by);
         allocation.base
@@ -42,10 +49,22 @@ impl Bench {
         for _ in 0..5 {
             let (start, used) = (Instant::now(), processor_seconds());
             let Outcome { counters, fault } = Launch {
-                program, grid, block, parameters, dynamic_shared: shared, device: 0, space: &self.space,
-                spans: &self.spans, first_span: self.spans.load(Ordering::Relaxed), unordered: &[],
-                unborn: &HashSet::new(), peers: &[], history: &|_| String::new(), reports: &reports,
-                watchdog: u64::MAX, workers: self.workers,
+                program,
+                grid,
+                block,
+                parameters,
+                dynamic_shared: shared,
+                device: 0,
+                space: &self.space,
+                spans: &self.spans,
+                first_span: self.spans.load(Ordering::Relaxed),
+                unordered: &[],
+                unborn: &HashSet::new(),
+                peers: &[],
+                history: &|_| String::new(),
+                reports: &reports,
+                watchdog: u64::MAX,
+                workers: self.workers,
             }
             .run();
             assert!(fault.is_none() && reports.is_empty(), "{:?}", reports.take());
@@ -56,7 +75,10 @@ impl Bench {
         let millions = instructions as f64 / 1e6;
         println!(
             "{:<14} {} worker(s): {:>6.1} M/s by the clock, {:>6.1} M/s per core by processor time ({millions:.1} M)",
-            program.name, self.workers, millions / best, millions / least
+            program.name,
+            self.workers,
+            millions / best,
+            millions / least
         );
     }
 }

@@ -98,13 +98,23 @@ fn a_write_before_the_start() {
 
 #[test]
 fn an_address_that_never_was() {
-    check("out-of-bounds", ILLEGAL, 1, 1, "mov.u64 %rd8, 4096;\nld.global.u32 %r3, [%rd8];", "ld.global.u32 %r3, [%rd4];");
+    check(
+        "out-of-bounds",
+        ILLEGAL,
+        1,
+        1,
+        "mov.u64 %rd8, 4096;\nld.global.u32 %r3, [%rd8];",
+        "ld.global.u32 %r3, [%rd4];",
+    );
 }
 
 #[test]
 fn a_vector_that_runs_over_the_end() {
     check(
-        "out-of-bounds", ILLEGAL, 1, 1,
+        "out-of-bounds",
+        ILLEGAL,
+        1,
+        1,
         "add.s64 %rd8, %rd1, 256;\nld.global.v4.u32 {%r3, %r4, %r5, %r6}, [%rd8];",
         "ld.global.v4.u32 {%r3, %r4, %r5, %r6}, [%rd1+240];",
     );
@@ -112,13 +122,23 @@ fn a_vector_that_runs_over_the_end() {
 
 #[test]
 fn a_misaligned_word() {
-    check("misaligned", CUresult::CUDA_ERROR_MISALIGNED_ADDRESS, 1, 32, "ld.global.u32 %r3, [%rd4+2];", "ld.global.u16 %r3, [%rd4+2];");
+    check(
+        "misaligned",
+        CUresult::CUDA_ERROR_MISALIGNED_ADDRESS,
+        1,
+        32,
+        "ld.global.u32 %r3, [%rd4+2];",
+        "ld.global.u16 %r3, [%rd4+2];",
+    );
 }
 
 #[test]
 fn a_misaligned_vector() {
     check(
-        "misaligned", CUresult::CUDA_ERROR_MISALIGNED_ADDRESS, 1, 32,
+        "misaligned",
+        CUresult::CUDA_ERROR_MISALIGNED_ADDRESS,
+        1,
+        32,
         "ld.global.v2.u32 {%r3, %r4}, [%rd4];",
         "shl.b64 %rd8, %rd3, 1;\nadd.s64 %rd8, %rd1, %rd8;\nld.global.v2.u32 {%r3, %r4}, [%rd8];",
     );
@@ -126,13 +146,23 @@ fn a_misaligned_vector() {
 
 #[test]
 fn a_read_of_memory_never_written() {
-    check("uninitialised-read", FAILED, 1, 64, "ld.global.u32 %r3, [%rd5];", "st.global.u32 [%rd5], %r1;\nld.global.u32 %r3, [%rd5];");
+    check(
+        "uninitialised-read",
+        FAILED,
+        1,
+        64,
+        "ld.global.u32 %r3, [%rd5];",
+        "st.global.u32 [%rd5], %r1;\nld.global.u32 %r3, [%rd5];",
+    );
 }
 
 #[test]
 fn a_read_of_which_one_byte_was_never_written() {
     check(
-        "uninitialised-read", FAILED, 1, 64,
+        "uninitialised-read",
+        FAILED,
+        1,
+        64,
         "st.global.u16 [%rd5], %r1;\nst.global.u8 [%rd5+2], %r1;\nld.global.u32 %r3, [%rd5];",
         "st.global.u16 [%rd5], %r1;\nst.global.u16 [%rd5+2], %r1;\nld.global.u32 %r3, [%rd5];",
     );
@@ -140,7 +170,14 @@ fn a_read_of_which_one_byte_was_never_written() {
 
 #[test]
 fn a_read_of_shared_memory_never_written() {
-    check("uninitialised-read", FAILED, 2, 64, "ld.shared.u32 %r3, [%rd7];", "st.shared.u32 [%rd7], %r1;\nld.shared.u32 %r3, [%rd7];");
+    check(
+        "uninitialised-read",
+        FAILED,
+        2,
+        64,
+        "ld.shared.u32 %r3, [%rd7];",
+        "st.shared.u32 [%rd7], %r1;\nld.shared.u32 %r3, [%rd7];",
+    );
 }
 
 #[test]
@@ -152,7 +189,10 @@ fn shared_memory_past_its_variable() {
 #[test]
 fn two_blocks_write_the_same_word() {
     check(
-        "global-race", FAILED, 2, 64,
+        "global-race",
+        FAILED,
+        2,
+        64,
         "st.global.u32 [%rd5], %r1;",
         "mul.wide.u32 %rd8, %r2, 256;\nadd.s64 %rd5, %rd5, %rd8;\nst.global.u32 [%rd5], %r1;",
     );
@@ -161,7 +201,10 @@ fn two_blocks_write_the_same_word() {
 #[test]
 fn one_block_reads_what_another_writes() {
     check(
-        "global-race", FAILED, 2, 1,
+        "global-race",
+        FAILED,
+        2,
+        1,
         "setp.ne.u32 %p1, %r2, 0;\n@%p1 ld.global.u32 %r3, [%rd1];\n@!%p1 st.global.u32 [%rd1], %r2;",
         "ld.global.u32 %r3, [%rd1];",
     );
@@ -170,7 +213,10 @@ fn one_block_reads_what_another_writes() {
 #[test]
 fn two_warps_share_a_word_without_a_barrier() {
     check(
-        "global-race", FAILED, 1, 64,
+        "global-race",
+        FAILED,
+        1,
+        64,
         "st.global.u32 [%rd5], %r1;\nxor.b32 %r3, %r1, 32;\nmul.wide.u32 %rd8, %r3, 4;\nadd.s64 %rd8, %rd2, %rd8;\nld.global.u32 %r4, [%rd8];",
         "st.global.u32 [%rd5], %r1;\nbar.sync 0;\nxor.b32 %r3, %r1, 32;\nmul.wide.u32 %rd8, %r3, 4;\nadd.s64 %rd8, %rd2, %rd8;\nld.global.u32 %r4, [%rd8];",
     );
@@ -180,7 +226,10 @@ fn two_warps_share_a_word_without_a_barrier() {
 fn a_write_after_reads_of_another_warp() {
     let reads = "st.shared.u32 [%rd7], %r1;\nbar.sync 0;\nld.shared.u32 %r3, [tile];\nsetp.eq.u32 %p1, %r1, 40;";
     check(
-        "shared-race", FAILED, 1, 64,
+        "shared-race",
+        FAILED,
+        1,
+        64,
         &format!("{reads}\n@%p1 st.shared.u32 [tile], %r1;"),
         &format!("{reads}\nbar.sync 0;\n@%p1 st.shared.u32 [tile], %r1;"),
     );
@@ -189,7 +238,10 @@ fn a_write_after_reads_of_another_warp() {
 #[test]
 fn shared_memory_without_a_barrier() {
     check(
-        "shared-race", FAILED, 2, 64,
+        "shared-race",
+        FAILED,
+        2,
+        64,
         "st.shared.u32 [%rd7], %r1;\nld.shared.u32 %r3, [tile+252];",
         "st.shared.u32 [%rd7], %r1;\nbarrier.sync.aligned 0;\nld.shared.u32 %r3, [tile+252];",
     );
@@ -198,7 +250,10 @@ fn shared_memory_without_a_barrier() {
 #[test]
 fn lanes_of_a_warp_without_a_warp_barrier() {
     check(
-        "shared-race", FAILED, 1, 32,
+        "shared-race",
+        FAILED,
+        1,
+        32,
         "st.shared.u32 [%rd7], %r1;\nld.shared.u32 %r3, [tile+124];",
         "st.shared.u32 [%rd7], %r1;\nbar.warp.sync 0xffffffff;\nld.shared.u32 %r3, [tile+124];",
     );
@@ -208,16 +263,26 @@ fn lanes_of_a_warp_without_a_warp_barrier() {
 fn a_warp_barrier_of_half_the_lanes_orders_only_that_half() {
     let halves = "setp.lt.u32 %p1, %r1, 16;\nselp.b32 %r8, 0x0000ffff, 0xffff0000, %p1;\nst.shared.u32 [%rd7], %r1;\n@%p1 bra LOW;\nbar.warp.sync 0xffff0000;\nbra MEET;\nLOW: bar.warp.sync 0x0000ffff;\nMEET:";
     check(
-        "shared-race", FAILED, 1, 32,
-        &format!("{halves} xor.b32 %r3, %r1, 16;\nmul.wide.u32 %rd8, %r3, 4;\nadd.s64 %rd8, %rd6, %rd8;\nld.shared.u32 %r4, [%rd8];"),
-        &format!("{halves} xor.b32 %r3, %r1, 8;\nmul.wide.u32 %rd8, %r3, 4;\nadd.s64 %rd8, %rd6, %rd8;\nld.shared.u32 %r4, [%rd8];"),
+        "shared-race",
+        FAILED,
+        1,
+        32,
+        &format!(
+            "{halves} xor.b32 %r3, %r1, 16;\nmul.wide.u32 %rd8, %r3, 4;\nadd.s64 %rd8, %rd6, %rd8;\nld.shared.u32 %r4, [%rd8];"
+        ),
+        &format!(
+            "{halves} xor.b32 %r3, %r1, 8;\nmul.wide.u32 %rd8, %r3, 4;\nadd.s64 %rd8, %rd6, %rd8;\nld.shared.u32 %r4, [%rd8];"
+        ),
     );
 }
 
 #[test]
 fn a_fence_alone_orders_nothing() {
     check(
-        "shared-race", FAILED, 1, 64,
+        "shared-race",
+        FAILED,
+        1,
+        64,
         "st.shared.u32 [%rd7], %r1;\nmembar.cta;\nld.shared.u32 %r3, [tile+252];",
         "st.shared.u32 [%rd7], %r1;\nmembar.cta;\nbar.sync 0;\nld.shared.u32 %r3, [tile+252];",
     );
@@ -226,7 +291,10 @@ fn a_fence_alone_orders_nothing() {
 #[test]
 fn a_noncoherent_load_of_what_the_launch_writes() {
     check(
-        "noncoherent-load", FAILED, 1, 32,
+        "noncoherent-load",
+        FAILED,
+        1,
+        32,
         "st.global.u32 [%rd4], %r1;\nld.global.nc.u32 %r3, [%rd4];",
         "st.global.u32 [%rd4], %r1;\nld.global.u32 %r3, [%rd4];",
     );
@@ -235,7 +303,10 @@ fn a_noncoherent_load_of_what_the_launch_writes() {
 #[test]
 fn a_store_to_what_the_launch_loads_noncoherently() {
     check(
-        "noncoherent-load", FAILED, 1, 32,
+        "noncoherent-load",
+        FAILED,
+        1,
+        32,
         "ld.global.nc.u32 %r3, [%rd4];\nst.global.u32 [%rd4], %r3;",
         "ld.global.u32 %r3, [%rd4];\nst.global.u32 [%rd4], %r3;",
     );
@@ -244,7 +315,10 @@ fn a_store_to_what_the_launch_loads_noncoherently() {
 #[test]
 fn a_barrier_that_half_a_warp_skips() {
     check(
-        "divergent-barrier", FAILED, 1, 32,
+        "divergent-barrier",
+        FAILED,
+        1,
+        32,
         "setp.lt.u32 %p1, %r1, 16;\n@%p1 bra SKIP;\nbar.sync 0;\nSKIP:",
         "setp.lt.u32 %p1, %r1, 16;\n@%p1 bra SKIP;\nadd.u32 %r3, %r1, 1;\nSKIP: bar.sync 0;",
     );
@@ -253,7 +327,10 @@ fn a_barrier_that_half_a_warp_skips() {
 #[test]
 fn a_predicated_barrier() {
     check(
-        "divergent-barrier", FAILED, 1, 32,
+        "divergent-barrier",
+        FAILED,
+        1,
+        32,
         "setp.lt.u32 %p1, %r1, 16;\n@%p1 bar.sync 0;",
         "setp.lt.u32 %p1, %r1, 99;\n@%p1 bar.sync 0;",
     );
@@ -262,7 +339,10 @@ fn a_predicated_barrier() {
 #[test]
 fn warps_that_wait_at_different_barriers() {
     check(
-        "divergent-barrier", FAILED, 1, 64,
+        "divergent-barrier",
+        FAILED,
+        1,
+        64,
         "setp.lt.u32 %p1, %r1, 32;\n@%p1 bra FIRST;\nbar.sync 0;\nbra DONE;\nFIRST: bar.sync 0;\nDONE:",
         "setp.lt.u32 %p1, %r1, 32;\n@%p1 bra FIRST;\nadd.u32 %r3, %r1, 1;\nbra DONE;\nFIRST: add.u32 %r3, %r1, 2;\nDONE: bar.sync 0;",
     );
@@ -271,7 +351,10 @@ fn warps_that_wait_at_different_barriers() {
 #[test]
 fn a_barrier_after_a_warp_has_ended() {
     check(
-        "missing-barrier", FAILED, 1, 64,
+        "missing-barrier",
+        FAILED,
+        1,
+        64,
         "setp.lt.u32 %p1, %r1, 32;\n@%p1 exit;\nbar.sync 0;",
         "setp.lt.u32 %p1, %r1, 32;\nbar.sync 0;\n@%p1 exit;",
     );
@@ -280,7 +363,10 @@ fn a_barrier_after_a_warp_has_ended() {
 #[test]
 fn a_barrier_after_some_lanes_have_ended() {
     check(
-        "missing-barrier", FAILED, 1, 32,
+        "missing-barrier",
+        FAILED,
+        1,
+        32,
         "setp.lt.u32 %p1, %r1, 5;\n@%p1 ret;\nbar.sync 0;",
         "setp.lt.u32 %p1, %r1, 5;\nbar.sync 0;\n@%p1 ret;",
     );
@@ -289,7 +375,10 @@ fn a_barrier_after_some_lanes_have_ended() {
 #[test]
 fn a_shuffle_whose_mask_leaves_out_a_lane_that_takes_part() {
     check(
-        "wrong-members", FAILED, 1, 32,
+        "wrong-members",
+        FAILED,
+        1,
+        32,
         "shfl.sync.bfly.b32 %r3|%p1, %r1, 16, 31, 0xfffffffe;",
         "shfl.sync.bfly.b32 %r3|%p1, %r1, 16, 31, 0xffffffff;",
     );
@@ -298,7 +387,10 @@ fn a_shuffle_whose_mask_leaves_out_a_lane_that_takes_part() {
 #[test]
 fn a_shuffle_whose_mask_names_lanes_on_another_path() {
     check(
-        "wrong-members", FAILED, 1, 32,
+        "wrong-members",
+        FAILED,
+        1,
+        32,
         "setp.lt.u32 %p1, %r1, 16;\n@%p1 shfl.sync.bfly.b32 %r3, %r1, 1, 31, 0xffffffff;",
         "setp.lt.u32 %p1, %r1, 16;\n@%p1 shfl.sync.bfly.b32 %r3, %r1, 1, 31, 0x0000ffff;",
     );
@@ -307,7 +399,10 @@ fn a_shuffle_whose_mask_names_lanes_on_another_path() {
 #[test]
 fn lanes_that_name_different_masks() {
     check(
-        "wrong-members", FAILED, 1, 32,
+        "wrong-members",
+        FAILED,
+        1,
+        32,
         "setp.lt.u32 %p1, %r1, 16;\nselp.b32 %r8, 0xffffffff, 0x7fffffff, %p1;\nbar.warp.sync %r8;",
         "setp.lt.u32 %p1, %r1, 99;\nselp.b32 %r8, 0xffffffff, 0x7fffffff, %p1;\nbar.warp.sync %r8;",
     );
@@ -316,7 +411,10 @@ fn lanes_that_name_different_masks() {
 #[test]
 fn a_shuffle_from_a_lane_that_does_not_take_part() {
     check(
-        "shuffle-from-inactive", FAILED, 1, 32,
+        "shuffle-from-inactive",
+        FAILED,
+        1,
+        32,
         "setp.lt.u32 %p1, %r1, 16;\n@%p1 shfl.sync.idx.b32 %r3, %r1, 20, 31, 0x0000ffff;",
         "setp.lt.u32 %p1, %r1, 16;\n@%p1 shfl.sync.idx.b32 %r3, %r1, 4, 31, 0x0000ffff;",
     );
@@ -325,7 +423,10 @@ fn a_shuffle_from_a_lane_that_does_not_take_part() {
 #[test]
 fn a_shuffle_from_a_lane_the_block_does_not_have() {
     check(
-        "shuffle-from-inactive", FAILED, 1, 20,
+        "shuffle-from-inactive",
+        FAILED,
+        1,
+        20,
         "shfl.sync.down.b32 %r3, %r1, 16, 31, 0xffffffff;",
         "shfl.sync.down.b32 %r3, %r1, 16, 19, 0xffffffff;",
     );
@@ -339,7 +440,10 @@ fn an_integer_divided_by_zero() {
 #[test]
 fn a_loop_without_end() {
     check(
-        "watchdog", CUresult::CUDA_ERROR_LAUNCH_TIMEOUT, 1, 32,
+        "watchdog",
+        CUresult::CUDA_ERROR_LAUNCH_TIMEOUT,
+        1,
+        32,
         "LOOP: bra LOOP;",
         "mov.u32 %r3, 0;\nLOOP: add.u32 %r3, %r3, 1;\nsetp.lt.u32 %p1, %r3, 100;\n@%p1 bra LOOP;",
     );

@@ -179,9 +179,12 @@ fn launches_of_impossible_shape_are_refused() {
     ];
     assert_eq!(refused, [CUresult::CUDA_ERROR_INVALID_VALUE; 5]);
     assert_eq!(emulator.reports().iter().filter(|report| report.starts_with("invalid-launch: ")).count(), 5);
-    function.set_attribute(
-        cudarc::driver::sys::CUfunction_attribute_enum::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, 64 << 10,
-    ).expect("more shared memory on request");
+    function
+        .set_attribute(
+            cudarc::driver::sys::CUfunction_attribute_enum::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+            64 << 10,
+        )
+        .expect("more shared memory on request");
     assert_eq!(launch((1, 1, 1), (1, 1, 1), 64 << 10), CUresult::CUDA_SUCCESS);
 }
 
@@ -229,11 +232,17 @@ SKIP:
     let counters = emulator.counters();
     let launches: Vec<&str> = counters.split("{\"kernel\": ").skip(1).collect();
     assert_eq!(launches.len(), 2);
-    for (launch, parts) in launches.iter().zip([
-        ["\"sectors\": 4,", "\"shared_waves\": 1,"],
-        ["\"sectors\": 32,", "\"shared_waves\": 32,"],
-    ]) {
-        let both = ["\"ideal_sectors\": 4,", "\"ideal_shared_waves\": 1,", "\"barriers\": 1,", "\"divergent_branches\": 1}", "\"store\": 2,"];
+    for (launch, parts) in launches
+        .iter()
+        .zip([["\"sectors\": 4,", "\"shared_waves\": 1,"], ["\"sectors\": 32,", "\"shared_waves\": 32,"]])
+    {
+        let both = [
+            "\"ideal_sectors\": 4,",
+            "\"ideal_shared_waves\": 1,",
+            "\"barriers\": 1,",
+            "\"divergent_branches\": 1}",
+            "\"store\": 2,",
+        ];
         for part in parts.iter().chain(&both) {
             assert!(launch.contains(part), "{part} in {launch}");
         }
@@ -262,7 +271,9 @@ fn what_is_held_or_never_waited_for_is_reported_at_exit() {
         .expect("the child runs");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
     let text = std::fs::read_to_string(&report).expect("the child left its reports");
-    for part in ["abandoned-work: a copy of 16 bytes to the host", "leak: 16 bytes at", "leak: 1 streams", "leak: a context"] {
+    for part in
+        ["abandoned-work: a copy of 16 bytes to the host", "leak: 16 bytes at", "leak: 1 streams", "leak: a context"]
+    {
         assert!(text.contains(part), "{part} in {text}");
     }
     assert_eq!(std::fs::read_to_string(&counters).expect("the child left its counters"), "[]");
@@ -298,7 +309,8 @@ fn functions_are_found_by_their_plain_names() {
         let found = sys::cuGetProcAddress_v2(c"cuMemAlloc".as_ptr(), &mut function, 12000, 0, std::ptr::null_mut());
         assert_eq!(found, CUresult::CUDA_SUCCESS);
         assert!(!function.is_null());
-        let missing = sys::cuGetProcAddress_v2(c"cuNoSuchThing".as_ptr(), &mut function, 12000, 0, std::ptr::null_mut());
+        let missing =
+            sys::cuGetProcAddress_v2(c"cuNoSuchThing".as_ptr(), &mut function, 12000, 0, std::ptr::null_mut());
         assert_eq!(missing, CUresult::CUDA_ERROR_NOT_FOUND);
     }
 }

@@ -70,6 +70,11 @@ thread_local! {
 
 static DRIVER: LazyLock<Mutex<Driver>> = LazyLock::new(|| Mutex::new(Driver::from_environment()));
 
+/// Locks the driver unless another thread is in it: at exit nobody waits.
+pub fn try_lock() -> Option<MutexGuard<'static, Driver>> {
+    DRIVER.try_lock().ok()
+}
+
 /// Locks the driver. A panic inside a call becomes a report, so a poisoned lock is still usable.
 pub fn lock() -> MutexGuard<'static, Driver> {
     DRIVER.lock().unwrap_or_else(PoisonError::into_inner)
@@ -158,7 +163,8 @@ impl Driver {
         }
         let plain = |text: &str| text.trim_end_matches("_v2").trim_end_matches("_ptsz").to_string();
         let wanted = plain(name);
-        match self.settings.failures.iter().find(|failure| plain(&failure.function) == wanted && failure.call == count) {
+        match self.settings.failures.iter().find(|failure| plain(&failure.function) == wanted && failure.call == count)
+        {
             Some(failure) => Err(failure.code),
             None => Ok(()),
         }
@@ -247,9 +253,12 @@ impl Driver {
         leaks
     }
 
-    /// Work that was queued and never waited for.
-    pub fn abandoned(&self) -> Vec<String> {
-        self.streams.values().flat_map(Stream::pending_labels).collect()
+    /// Reports work that was queued and never waited for, in one context or in all.
+    pub fn report_abandoned(&mut self, context: Option<Handle>) {
+        let streams = self.streams.values().filter(|stream| context.is_none_or(|context| stream.context == context));
+        for label in streams.flat_map(Stream::pending_labels) {
+            self.found.add(Kind::AbandonedWork, None, || format!("{label} was queued and never waited for"));
+        }
     }
 }
 

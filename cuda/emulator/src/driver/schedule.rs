@@ -56,7 +56,7 @@ pub enum Work {
 impl Work {
     /// Whether somebody would miss it if it never ran.
     pub fn has_effect(&self) -> bool {
-        matches!(self, Self::ToHost { .. } | Self::HostCall { .. } | Self::Launch { .. })
+        matches!(self, Self::ToHost { .. } | Self::HostCall { .. })
     }
 }
 

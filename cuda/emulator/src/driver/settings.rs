@@ -27,8 +27,20 @@ pub enum Sink {
 
 /// The names of all settings, without the prefix.
 pub const NAMES: [&str; 14] = [
-    "ARCH", "COUNTERS", "DEVICES", "DRIVER_VERSION", "FAIL", "LEAKS", "LOST_AT", "MEMORY", "PAGEABLE", "POOLS", "REPORT",
-    "STRICT", "WATCHDOG", "WORKERS",
+    "ARCH",
+    "COUNTERS",
+    "DEVICES",
+    "DRIVER_VERSION",
+    "FAIL",
+    "LEAKS",
+    "LOST_AT",
+    "MEMORY",
+    "PAGEABLE",
+    "POOLS",
+    "REPORT",
+    "STRICT",
+    "WATCHDOG",
+    "WORKERS",
 ];
 
 /// All settings.
@@ -147,10 +159,30 @@ impl Settings {
     /// The newest PTX version the driver's compiler reads.
     pub fn newest_ptx(&self) -> (u32, u32) {
         const VERSIONS: [(i32, (u32, u32)); 25] = [
-            (9000, (6, 0)), (9010, (6, 1)), (9020, (6, 2)), (10000, (6, 3)), (10010, (6, 4)), (10020, (6, 5)),
-            (11000, (7, 0)), (11010, (7, 1)), (11020, (7, 2)), (11030, (7, 3)), (11040, (7, 4)), (11050, (7, 5)),
-            (11060, (7, 6)), (11070, (7, 7)), (11080, (7, 8)), (12000, (8, 0)), (12010, (8, 1)), (12020, (8, 2)),
-            (12030, (8, 3)), (12040, (8, 4)), (12050, (8, 5)), (12070, (8, 6)), (12080, (8, 7)), (12090, (8, 8)),
+            (9000, (6, 0)),
+            (9010, (6, 1)),
+            (9020, (6, 2)),
+            (10000, (6, 3)),
+            (10010, (6, 4)),
+            (10020, (6, 5)),
+            (11000, (7, 0)),
+            (11010, (7, 1)),
+            (11020, (7, 2)),
+            (11030, (7, 3)),
+            (11040, (7, 4)),
+            (11050, (7, 5)),
+            (11060, (7, 6)),
+            (11070, (7, 7)),
+            (11080, (7, 8)),
+            (12000, (8, 0)),
+            (12010, (8, 1)),
+            (12020, (8, 2)),
+            (12030, (8, 3)),
+            (12040, (8, 4)),
+            (12050, (8, 5)),
+            (12070, (8, 6)),
+            (12080, (8, 7)),
+            (12090, (8, 8)),
             (13000, (9, 0)),
         ];
         let known = VERSIONS.iter().rev().find(|(driver, _)| *driver <= self.driver_version);
@@ -203,8 +235,13 @@ mod tests {
     #[test]
     fn settings_are_read_and_nonsense_is_named() {
         let (settings, errors) = with(&[
-            ("DEVICES", "3"), ("ARCH", "50,86"), ("MEMORY", "2M"), ("FAIL", "cuMemAlloc_v2:3,cuLaunchKernel:1:700"),
-            ("LOST_AT", "12:46"), ("WORKERS", "many"), ("PAGEABLE", "maybe"),
+            ("DEVICES", "3"),
+            ("ARCH", "50,86"),
+            ("MEMORY", "2M"),
+            ("FAIL", "cuMemAlloc_v2:3,cuLaunchKernel:1:700"),
+            ("LOST_AT", "12:46"),
+            ("WORKERS", "many"),
+            ("PAGEABLE", "maybe"),
         ]);
         assert_eq!(settings.architectures, [50, 86, 86]);
         assert_eq!(settings.memory, 2 << 20);
@@ -216,7 +253,9 @@ mod tests {
 
     #[test]
     fn each_driver_reads_ptx_up_to_its_own_version() {
-        for (driver, version) in [("11080", (7, 8)), ("12060", (8, 5)), ("12090", (8, 8)), ("13000", (9, 0)), ("13040", (9, 4))] {
+        for (driver, version) in
+            [("11080", (7, 8)), ("12060", (8, 5)), ("12090", (8, 8)), ("13000", (9, 0)), ("13040", (9, 4))]
+        {
             assert_eq!(with(&[("DRIVER_VERSION", driver)]).0.newest_ptx(), version);
         }
     }

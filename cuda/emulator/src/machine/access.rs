@@ -47,7 +47,14 @@ pub(super) struct Request<'r> {
 
 impl<'a> State<'a> {
     /// Performs a load or store for the active lanes.
-    pub fn access(&mut self, warp: &mut Warp, access: &Access, step: u32, active: u32, store: bool) -> Result<(), Abort> {
+    pub fn access(
+        &mut self,
+        warp: &mut Warp,
+        access: &Access,
+        step: u32,
+        active: u32,
+        store: bool,
+    ) -> Result<(), Abort> {
         let count = usize::from(access.count);
         let mut request = Request { access, step, active, store, values: [[0; WARP]; 4] };
         if store {
@@ -125,7 +132,10 @@ impl<'a> State<'a> {
             let address = base.wrapping_add(access.offset);
             if address % bytes != 0 {
                 self.fail(Kind::Misaligned, request.step, warp.index * 32 + lane as u32, || {
-                    format!("{} of {bytes} bytes at {address:#x}, which is not a multiple of {bytes}", verb(request.store))
+                    format!(
+                        "{} of {bytes} bytes at {address:#x}, which is not a multiple of {bytes}",
+                        verb(request.store)
+                    )
                 });
                 return Err(Abort);
             }
@@ -154,7 +164,10 @@ impl<'a> State<'a> {
         for &(lane, address) in addresses.iter() {
             if !self.memory.contains(address, bytes as u64) {
                 self.fail(Kind::SharedOutOfBounds, request.step, warp.index * 32 + lane as u32, || {
-                    format!("{} of {bytes} bytes at shared address {address:#x}, inside no variable", verb(request.store))
+                    format!(
+                        "{} of {bytes} bytes at shared address {address:#x}, inside no variable",
+                        verb(request.store)
+                    )
                 });
                 return Err(Abort);
             }
@@ -194,7 +207,12 @@ impl<'a> State<'a> {
             }
             Conflict::Noncoherent(earlier) => {
                 let other = shared.describe(earlier);
-                (Kind::NoncoherentLoad, format!("{access} of {bytes} bytes at {target}: `ld.global.nc` and a store in one launch, the other by {other}"))
+                (
+                    Kind::NoncoherentLoad,
+                    format!(
+                        "{access} of {bytes} bytes at {target}: `ld.global.nc` and a store in one launch, the other by {other}"
+                    ),
+                )
             }
         };
         self.report(kind, request.step, thread, || detail);

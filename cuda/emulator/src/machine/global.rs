@@ -10,7 +10,12 @@ use crate::report::Kind;
 const SECTOR: u64 = 32;
 
 impl<'a> State<'a> {
-    pub fn global_access(&mut self, warp: &Warp, request: &mut Request<'_>, addresses: &Addresses) -> Result<(), Abort> {
+    pub fn global_access(
+        &mut self,
+        warp: &Warp,
+        request: &mut Request<'_>,
+        addresses: &Addresses,
+    ) -> Result<(), Abort> {
         let bytes = request.access.bytes() as u64;
         let (sectors, ideal) = sectors(addresses, bytes);
         self.counters.sectors += sectors;
@@ -100,7 +105,10 @@ impl<'a> State<'a> {
             Ok(allocation) => {
                 if launch.unborn.contains(&allocation.base) {
                     self.report(Kind::UnorderedUse, request.step, thread, || {
-                        format!("{} at {address:#x}, allocated by a stream that this launch is not ordered after", verb(request.store))
+                        format!(
+                            "{} at {address:#x}, allocated by a stream that this launch is not ordered after",
+                            verb(request.store)
+                        )
                     });
                 }
                 self.allocations[request.step as usize] = Some(allocation);
@@ -126,7 +134,10 @@ pub(crate) fn describe_fault(fault: Fault, address: u64, access: &str) -> (Kind,
         }
         Fault::Freed { base, size } => {
             let offset = address - base;
-            (Kind::UseAfterFree, format!("{access}, byte {offset} of the freed allocation at {base:#x} of {size} bytes"))
+            (
+                Kind::UseAfterFree,
+                format!("{access}, byte {offset} of the freed allocation at {base:#x} of {size} bytes"),
+            )
         }
         Fault::Foreign { device } => {
             (Kind::ForeignAddress, format!("{access}, which belongs to device {device} without peer access"))

@@ -106,7 +106,11 @@ impl AddressSpace {
                 }
             }
             Some((base, &Life::Dead { size })) => {
-                if address < base + size { Err(Fault::Freed { base, size }) } else { Err(Fault::Unknown) }
+                if address < base + size {
+                    Err(Fault::Freed { base, size })
+                } else {
+                    Err(Fault::Unknown)
+                }
             }
         }
     }

@@ -4,7 +4,7 @@
 //! ended by a zero byte. A null buffer asks for the size alone, and then nothing is taken.
 
 use super::arguments::Text;
-use crate::driver::{Driver, lock};
+use crate::driver::{Driver, lock, try_lock};
 use crate::report::Kind;
 use std::sync::Once;
 
@@ -94,10 +94,8 @@ pub unsafe extern "C" fn firelu_emulator_set(name: Text, value: Text) -> i32 {
 /// Registers the report at exit, once.
 pub(super) fn watch_exit() {
     extern "C" fn at_exit() {
-        let mut driver = lock();
-        for label in driver.abandoned() {
-            driver.report(Kind::AbandonedWork, || format!("{label} was queued and never waited for"));
-        }
+        let Some(mut driver) = try_lock() else { return };
+        driver.report_abandoned(None);
         if driver.settings.leaks {
             for leak in driver.leaks() {
                 driver.report(Kind::Leak, || leak);
@@ -116,4 +114,3 @@ pub(super) fn watch_exit() {
         libc::atexit(at_exit);
     });
 }
-

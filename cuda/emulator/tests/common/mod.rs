@@ -13,7 +13,8 @@ static LIBRARY: LazyLock<Library> = LazyLock::new(|| {
     // SAFETY: the first test to come here holds the lock below, and no other thread reads the environment.
     unsafe { std::env::set_var("FIRELU_EMULATOR_REPORT", "none") };
     // SAFETY: the emulator runs no code when it is loaded.
-    unsafe { Library::open(Some(library_path()), RTLD_NOW | RTLD_GLOBAL) }.expect("the emulator is built with the tests")
+    unsafe { Library::open(Some(library_path()), RTLD_NOW | RTLD_GLOBAL) }
+        .expect("the emulator is built with the tests")
 });
 
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
@@ -44,8 +45,16 @@ impl Emulator {
         let turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
         let emulator = Self { _turn: turn };
         let defaults = [
-            ("DEVICES", "1"), ("ARCH", "75"), ("DRIVER_VERSION", "12090"), ("MEMORY", "8G"), ("FAIL", ""), ("LOST_AT", ""),
-            ("PAGEABLE", "deferred"), ("POOLS", "1"), ("STRICT", "1"), ("WATCHDOG", "100000000"),
+            ("DEVICES", "1"),
+            ("ARCH", "75"),
+            ("DRIVER_VERSION", "12090"),
+            ("MEMORY", "8G"),
+            ("FAIL", ""),
+            ("LOST_AT", ""),
+            ("PAGEABLE", "deferred"),
+            ("POOLS", "1"),
+            ("STRICT", "1"),
+            ("WATCHDOG", "100000000"),
         ];
         for (name, value) in defaults.iter().chain(settings) {
             emulator.set(name, value);

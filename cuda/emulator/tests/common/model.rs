@@ -1,169 +1,243 @@
-//! An independent model of arithmetic: integers through 128 bits, floats as exact fractions rounded once.
-#![allow(dead_code, reason = "each test file uses its own part")]
+//! What each arithmetic form should give, written without the emulator.
 
-/// A finite float as `mantissa * 2^exponent`, exactly.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Exact {
-    pub negative: bool,
-    pub mantissa: u128,
-    pub exponent: i32,
+use crate::formats::{Exact, Format, Integer, SINGLE, Value};
+
+/// What the model says: a value, nothing where PTX leaves it open, or no model at all.
+pub enum Answer {
+    Bits(u64),
+    Open,
 }
 
-/// A float format: bits of the stored fraction, bits of the exponent.
-#[derive(Debug, Clone, Copy)]
-pub struct Format {
-    pub fraction: u32,
-    pub exponent: u32,
-}
-
-pub const HALF: Format = Format { fraction: 10, exponent: 5 };
-pub const SINGLE: Format = Format { fraction: 23, exponent: 8 };
-pub const DOUBLE: Format = Format { fraction: 52, exponent: 11 };
-
-/// A value of a format.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Value {
-    Nan,
-    Infinite(bool),
-    Finite(Exact),
-}
-
-impl Format {
-    pub fn of(name: &str) -> Option<Self> {
-        Some(match name {
-            "f16" => HALF,
-            "f32" => SINGLE,
-            "f64" => DOUBLE,
-            _ => return None,
-        })
-    }
-
-    fn bias(self) -> i32 {
-        (1 << (self.exponent - 1)) - 1
-    }
-
-    pub fn decode(self, bits: u64) -> Value {
-        let fraction = u128::from(bits & ((1 << self.fraction) - 1));
-        let exponent = (bits >> self.fraction & ((1 << self.exponent) - 1)) as i32;
-        let negative = bits >> (self.fraction + self.exponent) & 1 == 1;
-        let lowest = 1 - self.bias() - self.fraction as i32;
-        match exponent {
-            0 => Value::Finite(Exact { negative, mantissa: fraction, exponent: lowest }),
-            _ if exponent == (1 << self.exponent) - 1 => {
-                if fraction == 0 { Value::Infinite(negative) } else { Value::Nan }
-            }
-            _ => Value::Finite(Exact {
-                negative,
-                mantissa: fraction | 1 << self.fraction,
-                exponent: lowest + exponent - 1,
-            }),
+fn integer_model(stem: &str, suffix: &str, values: &[u64; 4]) -> Option<Answer> {
+    let kind = Integer::of(suffix)?;
+    let wide = Integer { bits: kind.bits * 2, ..kind };
+    let [a, b, c, _] = values.map(|value| kind.read(value));
+    let amount = |value: u64| (value as u32).min(127);
+    Some(Answer::Bits(match stem {
+        "add" => kind.wrap(a + b),
+        "sub" => kind.wrap(a - b),
+        "mul.lo" => kind.wrap(a.wrapping_mul(b)),
+        "mul.hi" if kind == (Integer { bits: 64, signed: false }) => {
+            ((values[0] as u128 * values[1] as u128) >> 64) as u64
         }
-    }
-
-    /// Rounds to nearest, ties to even; NaN is the device's canonical one.
-    pub fn encode(self, value: Value) -> u64 {
-        let sign = |negative: bool| u64::from(negative) << (self.fraction + self.exponent);
-        let infinity = ((1u64 << self.exponent) - 1) << self.fraction;
-        match value {
-            Value::Nan => infinity | ((1 << self.fraction) - 1),
-            Value::Infinite(negative) => sign(negative) | infinity,
-            Value::Finite(Exact { negative, mantissa: 0, .. }) => sign(negative),
-            Value::Finite(Exact { negative, mantissa, exponent }) => {
-                let lowest = 1 - self.bias() - self.fraction as i32;
-                let length = 128 - mantissa.leading_zeros() as i32;
-                // The exponent of the last bit that is kept.
-                let unit = (exponent + length - 1 - self.fraction as i32).max(lowest);
-                let kept = round_half_even(mantissa, exponent - unit);
-                let magnitude = if kept >> (self.fraction + 1) != 0 {
-                    ((unit + 1 - lowest + 1) as u64) << self.fraction
-                } else if kept >> self.fraction != 0 {
-                    (((unit - lowest + 1) as u64) << self.fraction) | (kept as u64 & ((1 << self.fraction) - 1))
+        "mul.hi" => kind.wrap((a * b) >> kind.bits),
+        "mul.wide" => wide.wrap(a * b),
+        "mad.lo" => kind.wrap(a.wrapping_mul(b).wrapping_add(c)),
+        "mad.hi" if kind == (Integer { bits: 64, signed: false }) => {
+            (((values[0] as u128 * values[1] as u128) >> 64) as u64).wrapping_add(values[2])
+        }
+        "mad.hi" => kind.wrap(((a * b) >> kind.bits) + c),
+        "mad.wide" => wide.wrap(a * b + wide.read(values[2])),
+        "div" | "rem" if b == 0 => return Some(Answer::Open),
+        "div" => kind.wrap(a / b),
+        "rem" => kind.wrap(a % b),
+        "min" => kind.wrap(if a < b { a } else { b }),
+        "max" => kind.wrap(if a > b { a } else { b }),
+        "add.sat" => kind.clamp(a + b),
+        "sub.sat" => kind.clamp(a - b),
+        "and" => (0..64).filter(|&i| values[0] >> i & 1 == 1 && values[1] >> i & 1 == 1).map(|i| 1 << i).sum(),
+        "or" => (0..64).filter(|&i| values[0] >> i & 1 == 1 || values[1] >> i & 1 == 1).map(|i| 1 << i).sum(),
+        "xor" => (0..64).filter(|&i| values[0] >> i & 1 != values[1] >> i & 1).map(|i| 1 << i).sum(),
+        "not" => kind.wrap(-a - 1),
+        "mov" => kind.wrap(a),
+        "neg" => kind.wrap(-a),
+        "abs" => kind.wrap(if a < 0 { -a } else { a }),
+        "shl" if amount(values[1]) >= kind.bits => 0,
+        "shl" => kind.wrap(a * (1 << amount(values[1]))),
+        "shr" => kind.wrap(a.div_euclid(1i128 << amount(values[1]).min(126))),
+        "popc" => (0..kind.bits).filter(|&i| a >> i & 1 == 1).count() as u64,
+        "clz" => (0..kind.bits).rev().take_while(|&i| a >> i & 1 == 0).count() as u64,
+        "brev" => (0..kind.bits).filter(|&i| a >> i & 1 == 1).map(|i| 1u64 << (kind.bits - 1 - i)).sum(),
+        "bfe" => {
+            let (position, length) = (values[1] as u32 & 255, values[2] as u32 & 255);
+            let source = |index: u32| a >> index.min(126) & 1 == 1;
+            let last = (position + length).saturating_sub(1).min(kind.bits - 1);
+            let sign = kind.signed && length > 0 && source(last);
+            (0..kind.bits)
+                .filter(|&i| if i < length && position + i < kind.bits { source(position + i) } else { sign })
+                .map(|i| 1u64 << i)
+                .sum()
+        }
+        "bfi" => {
+            let (position, length) = (values[2] as u32 & 255, values[3] as u32 & 255);
+            (0..kind.bits)
+                .filter(|&i| {
+                    if i >= position && i < position + length { a >> (i - position) & 1 == 1 } else { b >> i & 1 == 1 }
+                })
+                .map(|i| 1u64 << i)
+                .sum()
+        }
+        "prmt" => (0..4)
+            .map(|byte| {
+                let nibble = values[2] >> (4 * byte) & 15;
+                let word = if nibble & 7 < 4 { values[0] } else { values[1] };
+                let picked = word >> (8 * (nibble & 3)) & 255;
+                let picked = if nibble < 8 {
+                    picked
+                } else if picked >= 128 {
+                    255
                 } else {
-                    kept as u64
+                    0
                 };
-                sign(negative) | magnitude.min(infinity)
+                picked << (8 * byte)
+            })
+            .sum(),
+        "lop3" => (0..32)
+            .filter(|&i| {
+                let index = (values[0] >> i & 1) * 4 + (values[1] >> i & 1) * 2 + (values[2] >> i & 1);
+                values[3] >> index & 1 == 1
+            })
+            .map(|i| 1u64 << i)
+            .sum(),
+        "shf.l.wrap" | "shf.l.clamp" | "shf.r.wrap" | "shf.r.clamp" => {
+            let amount = if stem.ends_with("wrap") { values[2] as u32 % 32 } else { (values[2] as u32).min(32) };
+            let both = (values[1] as u128) << 32 | values[0] as u128;
+            if stem.contains(".l.") {
+                (both << amount >> 32) as u64 & 0xffff_ffff
+            } else {
+                (both >> amount) as u64 & 0xffff_ffff
             }
         }
-    }
+        "cvta.global" | "cvta.to.global" | "cvta.const" | "cvta.to.const" => values[0],
+        "cvta.shared" => values[0].wrapping_add(cuda_emulator::machine::SHARED_WINDOW),
+        "cvta.to.shared" => values[0].wrapping_sub(cuda_emulator::machine::SHARED_WINDOW),
+        _ => return None,
+    }))
 }
 
-/// `mantissa * 2^shift` as a whole number, ties to even.
-fn round_half_even(mantissa: u128, shift: i32) -> u128 {
-    if shift >= 0 {
-        return mantissa << shift;
-    }
-    let drop = -shift as u32;
-    if drop > 127 {
-        return 0;
-    }
-    let (floor, rest, half) = (mantissa >> drop, mantissa & ((1 << drop) - 1), 1u128 << (drop - 1));
-    floor + u128::from(rest > half || (rest == half && floor & 1 == 1))
-}
+const NAN: u64 = 0x7fff_ffff;
 
-impl Exact {
-    /// To a whole number by a rounding mode, clamped far outside every integer type.
-    pub fn to_integer(self, mode: &str) -> i128 {
-        const FAR: i128 = 1 << 100;
-        let sign = if self.negative { -1 } else { 1 };
-        if self.mantissa == 0 {
-            return 0;
-        }
-        if self.exponent >= 0 {
-            let length = 128 - self.mantissa.leading_zeros() as i32;
-            return if length + self.exponent > 100 { sign * FAR } else { sign * (self.mantissa << self.exponent) as i128 };
-        }
-        let drop = -self.exponent as u32;
-        let (floor, inexact) = if drop > 127 { (0, true) } else {
-            (self.mantissa >> drop, self.mantissa & ((1 << drop) - 1) != 0)
-        };
-        let away = match mode {
-            "rzi" => false,
-            "rmi" => self.negative && inexact,
-            "rpi" => !self.negative && inexact,
-            "rni" => return sign * round_half_even(self.mantissa, self.exponent) as i128,
-            _ => panic!("no rounding mode {mode}"),
-        };
-        sign * (floor + u128::from(away)) as i128
-    }
-
-    pub fn of_integer(value: i128) -> Self {
-        Self { negative: value < 0, mantissa: value.unsigned_abs(), exponent: 0 }
-    }
-}
-
-/// An integer type by its PTX name: bits and sign.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Integer {
-    pub bits: u32,
-    pub signed: bool,
-}
-
-impl Integer {
-    pub fn of(name: &str) -> Option<Self> {
-        let signed = match name.chars().next()? {
-            's' => true,
-            'u' | 'b' => false,
-            _ => return None,
-        };
-        let bits = name[1..].parse().ok().filter(|bits| matches!(bits, 8 | 16 | 32 | 64))?;
-        Some(Self { bits, signed })
-    }
-
-    pub fn read(self, bits: u64) -> i128 {
-        let value = i128::from(bits) & ((1 << self.bits) - 1);
-        if self.signed && value >> (self.bits - 1) == 1 { value - (1 << self.bits) } else { value }
-    }
-
-    pub fn wrap(self, value: i128) -> u64 {
-        (value & ((1 << self.bits) - 1)) as u64
-    }
-
-    pub fn clamp(self, value: i128) -> u64 {
-        let (low, high) = if self.signed {
-            (-(1 << (self.bits - 1)), (1 << (self.bits - 1)) - 1)
+/// Single precision by way of double, which is exact enough that rounding twice equals rounding once.
+fn single_model(stem: &str, values: &[u64; 4]) -> Option<Answer> {
+    let [a, b, c, _] = values.map(|value| f64::from(f32::from_bits(value as u32)));
+    let single = |value: f64| if value.is_nan() { NAN } else { u64::from((value as f32).to_bits()) };
+    let saturated = |value: f64| {
+        single(if value > 1.0 {
+            1.0
+        } else if value > 0.0 {
+            value
         } else {
-            (0, (1 << self.bits) - 1)
-        };
-        self.wrap(value.clamp(low, high))
+            0.0
+        })
+    };
+    let ordered = |lower: bool| match (a.is_nan(), b.is_nan()) {
+        (true, true) => NAN,
+        (true, false) => values[1],
+        (false, true) => values[0],
+        // As signed magnitudes, so that -0 lies below +0.
+        _ => {
+            let rank = |bits: u64| if bits >> 31 == 1 { -((bits & NAN) as i64) - 1 } else { bits as i64 };
+            if (rank(values[0]) < rank(values[1])) == lower { values[0] } else { values[1] }
+        }
+    };
+    Some(Answer::Bits(match stem {
+        "add" | "add.rn" => single(a + b),
+        "sub" | "sub.rn" => single(a - b),
+        "mul" | "mul.rn" => single(a * b),
+        "add.sat" | "add.rn.sat" => saturated(a + b),
+        "sub.sat" | "sub.rn.sat" => saturated(a - b),
+        "mul.sat" | "mul.rn.sat" => saturated(a * b),
+        "fma.rn" | "mad.rn" => single(to_odd(a * b, c)),
+        "fma.rn.sat" => saturated(to_odd(a * b, c)),
+        "div.rn" => single(a / b),
+        "rcp.rn" => single(1.0 / a),
+        "sqrt.rn" => single(a.sqrt()),
+        "neg" => values[0] ^ 0x8000_0000,
+        "abs" => values[0] % 0x8000_0000,
+        "copysign" => values[1] % 0x8000_0000 + values[0] / 0x8000_0000 * 0x8000_0000,
+        "min" => ordered(true),
+        "max" => ordered(false),
+        "mov" => values[0],
+        _ => return None,
+    }))
+}
+
+/// The sum of two doubles rounded to odd, so that one more rounding to single is correct. Products of singles are exact.
+fn to_odd(left: f64, right: f64) -> f64 {
+    let sum = left + right;
+    if !sum.is_finite() || sum == 0.0 {
+        return sum;
     }
+    // The rounding error of the sum (Knuth), exact as nothing here comes near the limits of double.
+    let other = sum - left;
+    let error = (left - (sum - other)) + (right - other);
+    if error == 0.0 || sum.to_bits() & 1 == 1 {
+        return sum;
+    }
+    let toward_larger = (error > 0.0) == (sum > 0.0);
+    f64::from_bits(if toward_larger { sum.to_bits() + 1 } else { sum.to_bits() - 1 })
+}
+
+fn conversion_model(mode: &str, to: &str, from: &str, bits: u64) -> Option<Answer> {
+    let answer = match (Integer::of(to), Format::of(to), Integer::of(from), Format::of(from)) {
+        (Some(to), _, Some(from), _) if mode == "sat" => to.clamp(from.read(bits)),
+        (Some(to), _, Some(from), _) if mode.is_empty() => to.wrap(from.read(bits)),
+        (Some(to), _, _, Some(from)) => match from.decode(bits) {
+            Value::Nan => 0,
+            Value::Infinite(negative) => to.clamp(if negative { i128::MIN / 4 } else { i128::MAX / 4 }),
+            Value::Finite(exact) => to.clamp(exact.to_integer(mode)),
+        },
+        (_, Some(format), Some(from), _) if mode == "rn" => {
+            format.encode(Value::Finite(Exact::of_integer(from.read(bits))))
+        }
+        (_, Some(_), _, Some(from)) if mode == "sat" => {
+            let one = SINGLE.encode(Value::Finite(Exact::of_integer(1)));
+            match from.decode(bits) {
+                Value::Finite(exact) if !exact.negative && exact.mantissa != 0 => bits.min(one),
+                Value::Infinite(false) => one,
+                _ => 0,
+            }
+        }
+        (_, Some(format), _, Some(source)) if mode == "rn" || (mode.is_empty() && to != from) => {
+            if source.decode(bits) == Value::Nan && to == "f64" {
+                return Some(Answer::Open);
+            }
+            format.encode(source.decode(bits))
+        }
+        (_, Some(format), _, Some(source)) if to == from && mode.ends_with('i') => match source.decode(bits) {
+            // Large values are whole already; the sign of zero stays.
+            Value::Finite(exact) if exact.exponent < 0 => {
+                let whole = exact.to_integer(mode);
+                format.encode(Value::Finite(Exact { negative: exact.negative, ..Exact::of_integer(whole) }))
+            }
+            Value::Nan => return Some(Answer::Open),
+            _ => bits,
+        },
+        _ => return None,
+    };
+    Some(Answer::Bits(answer))
+}
+
+/// What a mnemonic should give, or `None` without a model of it.
+pub fn model(mnemonic: &str, values: &[u64; 4]) -> Option<Answer> {
+    if let Some(rest) = mnemonic.strip_prefix("cvt.") {
+        let parts: Vec<&str> = rest.split('.').collect();
+        return match parts[..] {
+            [to, from] => conversion_model("", to, from, values[0]),
+            [mode, to, from] => conversion_model(mode, to, from, values[0]),
+            _ => None,
+        };
+    }
+    let (stem, suffix) = mnemonic.rsplit_once('.')?;
+    match suffix {
+        "f32" => single_model(stem, values),
+        _ => integer_model(stem, suffix, values),
+    }
+}
+
+/// The order of two values of a type, or none when either is NaN.
+pub fn order(kind: &str, left: u64, right: u64) -> Option<std::cmp::Ordering> {
+    if let Some(integer) = Integer::of(kind) {
+        return Some(integer.read(left).cmp(&integer.read(right)));
+    }
+    let format = Format::of(kind)?;
+    // Sign and magnitude order floats; both zeros are equal.
+    let rank = |bits: u64| match format.decode(bits) {
+        Value::Nan => None,
+        _ => {
+            let top = 1u64 << (format.fraction + format.exponent);
+            Some(if bits >= top { -((bits - top) as i64) } else { bits as i64 })
+        }
+    };
+    Some(rank(left)?.cmp(&rank(right)?))
 }

@@ -24,8 +24,20 @@ macro_rules! minimum {
             (true, _) => $b,
             (_, true) => $a,
             // Equal values differ at most in the sign of zero.
-            _ if $a == $b => if $a.is_sign_negative() == $lower { $a } else { $b },
-            _ => if ($a < $b) == $lower { $a } else { $b },
+            _ if $a == $b => {
+                if $a.is_sign_negative() == $lower {
+                    $a
+                } else {
+                    $b
+                }
+            }
+            _ => {
+                if ($a < $b) == $lower {
+                    $a
+                } else {
+                    $b
+                }
+            }
         }
     };
 }
