@@ -1,1 +1,23 @@
-//! The Python module.
+//! The extension module `firelu._firelu`: the only place that knows Python and numpy.
+
+mod arrays;
+mod definitions;
+mod errors;
+mod run;
+mod schema;
+mod settings;
+mod tensor;
+
+use pyo3::prelude::*;
+
+#[pymodule]
+fn _firelu(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    crate::devices::cpu::parallel::INTERRUPT_CHECK.get_or_init(|| run::interrupted);
+    module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+    run::register(module)?;
+    schema::register(module)?;
+    definitions::register(module)?;
+    settings::register(module)?;
+    tensor::register(module)?;
+    Ok(())
+}

@@ -185,7 +185,7 @@ mod avx2 {
         let misaligned = target as usize % LINE;
         let mut done = 0;
         // Lines are written whole, so streaming starts at the first that begins inside the run.
-        let streaming = streaming && misaligned % size_of::<T>() == 0;
+        let streaming = streaming && misaligned.is_multiple_of(size_of::<T>());
         if streaming && misaligned != 0 {
             done = ((LINE - misaligned) / size_of::<T>()).min(count);
             // SAFETY: `done` is at most `count`.

@@ -278,7 +278,7 @@ mod tests {
     fn size_classes_waste_at_most_an_eighth() {
         for bytes in [POOLED_BYTES, HUGE_PAGE, HUGE_PAGE + 1, 100 << 20, (100 << 20) + 1, 1 << 40] {
             let class = size_class(bytes).unwrap();
-            assert!(class >= bytes && class % HUGE_PAGE == 0);
+            assert!(class >= bytes && class.is_multiple_of(HUGE_PAGE));
             assert!(class - bytes < HUGE_PAGE.max(bytes / 8 + 1), "{bytes} -> {class}");
         }
         assert_eq!(size_class(usize::MAX), None);

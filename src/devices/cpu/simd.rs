@@ -263,7 +263,7 @@ pub mod avx2 {
 #[cfg(all(test, target_arch = "x86_64"))]
 mod tests {
     use super::avx2::Avx2Element;
-    use crate::core::dtype::{BFloat16, Element, Float16};
+    use crate::core::dtype::{BFloat16, Float16};
     use crate::devices::cpu::features::Level;
 
     /// Every 16-bit pattern widens and rounds as the `half` crate does it.

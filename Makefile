@@ -1,0 +1,61 @@
+# Everything runs in a virtual environment of its own, made on first use. `make help` lists the commands.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+SOURCES := $(shell find src cuda/ptx cuda/include -type f 2>/dev/null) Cargo.toml pyproject.toml
+
+.DEFAULT_GOAL := help
+.PHONY: help all demo test test-full test-rust test-python bench lint format wheel clean
+
+help: ## List the commands.
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+all: lint test demo ## Lint, test and run the demo.
+
+$(VENV)/.tools: pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade pip "maturin>=1.9.4,<2"
+	@touch $@
+
+$(VENV)/.installed: $(VENV)/.tools $(SOURCES)
+	VIRTUAL_ENV=$(CURDIR)/$(VENV) $(BIN)/maturin develop --release --extras test,torch,demo
+	@touch $@
+
+demo: $(VENV)/.installed ## Run the main job on generated pictures; leaves them in demo-output/.
+	$(BIN)/python examples/quickstart.py
+
+test: test-rust test-python ## Run all tests (cargo and pytest).
+
+test-rust:
+	@if cargo nextest --version >/dev/null 2>&1; then \
+	  cargo nextest run --workspace --no-fail-fast && cargo test --workspace --doc; \
+	else cargo test --workspace; fi
+
+test-python: $(VENV)/.installed
+	$(BIN)/python -m pytest -m "not full"
+
+test-full: test ## Run the tests and everything that takes longer.
+	$(BIN)/python -m pytest -m full
+
+bench: $(VENV)/.installed ## Time the operators against a copy of the same bytes and against peers.
+	$(BIN)/python -m firelu.bench
+
+lint: $(VENV)/.installed ## Check formatting, lints, types and stubs.
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets -- -D warnings
+	cargo clippy --features python --lib -- -D warnings
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/python -m mypy.stubtest firelu._firelu --ignore-missing-stub
+
+format: $(VENV)/.tools ## Format the sources.
+	cargo fmt --all
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+wheel: $(VENV)/.tools ## Build the wheel into dist/.
+	$(BIN)/maturin build --release --out dist
+
+clean: ## Remove everything that was built.
+	rm -rf $(VENV) target dist demo-output bench-output
