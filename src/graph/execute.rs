@@ -8,7 +8,6 @@ use crate::core::error::Result;
 use crate::core::operator::{Call, Operator};
 use crate::core::tensor::{Parts, Tensor, TensorType, TensorView, TensorViewMut};
 use crate::devices;
-use crate::with_element;
 
 /// An input that becomes an output: its values may be overwritten.
 pub struct Reuse {
@@ -91,14 +90,7 @@ fn prepare(
 
 /// A tensor of the same type on the same device that keeps no values: one element stands for all.
 pub fn shape_of(tensor: &Tensor) -> Result<Tensor> {
-    let one = match tensor.device() {
-        Device::Cpu => with_element!(tensor.dtype(), T => Tensor::from_vec([1], vec![T::default()]))?,
-        device => {
-            let kind = TensorType::new([1], tensor.dtype());
-            let strides = kind.shape.row_major_strides(kind.dtype);
-            devices::allocate(device, kind, strides)?
-        }
-    };
+    let one = devices::filled(tensor.device(), &TensorType::new([1], tensor.dtype()), 0.0)?;
     let strides = SmallVec::from_elem(0, tensor.shape().len());
     Tensor::from_storage(one.storage().clone(), 0, tensor.kind().clone(), strides)
 }

@@ -71,6 +71,13 @@ impl Workspace {
     /// As [`Workspace::run`]; of the blobs that the net writes, only those in `keep` stay. The others are
     /// let go after their last use, and keep no values where later steps look at their shape alone.
     pub fn run_keeping(&mut self, net: &[OperatorDef], keep: Option<&HashSet<String>>) -> Result<()> {
+        let written = self.compute(net, keep)?;
+        self.blobs.extend(written);
+        Ok(())
+    }
+
+    /// What a run would write, without writing it.
+    pub fn compute(&self, net: &[OperatorDef], keep: Option<&HashSet<String>>) -> Result<HashMap<String, Tensor>> {
         let steps = net.iter().enumerate().map(|(index, def)| Step::new(def, index)).collect::<Result<Vec<_>>>()?;
         if let Some(keep) = keep {
             let written: HashSet<&String> = net.iter().flat_map(|def| &def.outputs).collect();
@@ -88,9 +95,7 @@ impl Workspace {
                 }
             }
         }
-        let written = run.written;
-        self.blobs.extend(written);
-        Ok(())
+        Ok(run.written)
     }
 }
 

@@ -5,14 +5,12 @@ use std::sync::Arc;
 
 use super::node::{Edge, Node, Operation, SavedValues};
 use super::{Variable, apply_operator};
-use crate::core::device::Device;
 use crate::core::error::{Error, Result};
 use crate::core::tensor::{Tensor, TensorType};
 use crate::graph::context::{self, Context, with_context};
 use crate::graph::execute::execute;
 use crate::graph::plan::{Ref, Step};
-use crate::registry;
-use crate::with_element;
+use crate::{devices, registry};
 
 /// How a backward pass treats the graph.
 #[derive(Debug, Clone, Copy, Default)]
@@ -39,21 +37,8 @@ pub fn check_gradient(operator: &str, argument: &str, gradient: &Tensor, kind: &
     Ok(())
 }
 
-/// A tensor of ones of another's type, on its device.
 fn ones_like(tensor: &Tensor) -> Result<Tensor> {
-    let kind = tensor.kind();
-    let ones = with_element!(kind.dtype, T => {
-        use crate::core::dtype::{Compute, Element};
-        let one = T::from_compute(Compute::from_f64(1.0));
-        Tensor::from_vec(kind.shape.clone(), vec![one; kind.shape.elements()])
-    })?;
-    match tensor.device() {
-        Device::Cpu => Ok(ones),
-        device => Err(Error::Device {
-            device: device.to_string(),
-            reason: "backward starts from ones on the cpu alone: give it a gradient on the device".into(),
-        }),
-    }
+    devices::filled(tensor.device(), tensor.kind(), 1.0)
 }
 
 /// The gradients of several outputs with respect to several inputs; `None` where an output does not
@@ -270,7 +255,7 @@ impl Values<'_> {
             .collect::<Result<Vec<_>>>()?;
         let inputs: Vec<Option<&Variable>> = inputs.iter().map(Option::as_ref).collect();
         let wanted: Vec<bool> = step.outputs.iter().map(Option::is_some).collect();
-        let outputs = apply_operator(&step.operator, &inputs, step.def.args.clone(), &wanted)?;
+        let outputs = apply_operator(&step.operator, &inputs, &step.args, &wanted)?;
         for (number, output) in step.outputs.iter().zip(outputs) {
             if let (Some(number), Some(output)) = (number, output) {
                 self.made.insert(*number, output);
@@ -286,8 +271,9 @@ fn sum(mut gradients: Vec<Variable>) -> Result<Variable> {
         return Ok(gradients.swap_remove(0));
     }
     let operator = registry::find("Sum")?;
+    let args = operator.schema.resolve_args(std::iter::empty::<(&str, _)>())?;
     let inputs: Vec<Option<&Variable>> = gradients.iter().map(Some).collect();
-    let output = apply_operator(&operator, &inputs, Default::default(), &[true])?.swap_remove(0);
+    let output = apply_operator(&operator, &inputs, &args, &[true])?.swap_remove(0);
     Ok(output.expect("a wanted output"))
 }
 

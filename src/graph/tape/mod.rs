@@ -10,11 +10,10 @@ mod node;
 
 pub use backward::{BackwardOptions, grad};
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use crate::core::args::ArgValue;
+use crate::core::args::{ArgValue, Args};
 use crate::core::definition::OperatorDef;
 use crate::core::error::{Error, Result};
 use crate::core::operator::Operator;
@@ -71,6 +70,12 @@ impl Variable {
     /// A variable whose gradient is collected in [`Variable::gradient`].
     pub fn leaf(value: Tensor) -> Self {
         Variable::constant(value).requiring_gradient()
+    }
+
+    /// A variable that needs no gradient, on memory that nobody may write to.
+    pub fn read_only(value: Tensor) -> Self {
+        let saves = Saves(Arc::new(AtomicUsize::new(1)));
+        Variable { value, saves, edge: None }
     }
 
     /// The same memory as a leaf.
@@ -146,44 +151,60 @@ impl std::fmt::Debug for Variable {
 pub fn apply(
     name: &str,
     inputs: &[Option<&Variable>],
-    args: impl IntoIterator<Item = (impl Into<String>, ArgValue)>,
+    args: impl IntoIterator<Item = (impl AsRef<str>, ArgValue)>,
 ) -> Result<Vec<Variable>> {
     let operator = registry::find(name)?;
-    let named: BTreeMap<String, ArgValue> = args.into_iter().map(|(name, value)| (name.into(), value)).collect();
+    let args = operator.schema.resolve_args(args)?;
     let wanted = vec![true; operator.schema.outputs.len()];
-    let outputs = apply_operator(&operator, inputs, named, &wanted)?;
+    let outputs = apply_operator(&operator, inputs, &args, &wanted)?;
     Ok(outputs.into_iter().map(|output| output.expect("every output is wanted")).collect())
 }
 
-/// As [`apply`], with only the outputs that are wanted.
-fn apply_operator(
-    operator: &Arc<Operator>,
+/// As [`apply`], looked up and checked already, with only the outputs that are wanted.
+pub fn apply_operator(
+    operator: &Operator,
     inputs: &[Option<&Variable>],
-    named: BTreeMap<String, ArgValue>,
+    args: &Args,
     wanted: &[bool],
 ) -> Result<Vec<Option<Variable>>> {
-    let schema = &operator.schema;
-    let args = schema.resolve_args(named.iter().map(|(name, value)| (name, value.clone())))?;
     let values: Vec<Option<&Tensor>> = inputs.iter().map(|input| input.map(Variable::value)).collect();
-    let outputs = execute(operator, &values, &args, wanted, None)?;
+    let outputs = execute(operator, &values, args, wanted, None)?;
     let mut outputs: Vec<Option<Variable>> = outputs.into_iter().map(|output| output.map(Variable::constant)).collect();
-    let context = context::current();
-    if context.recording && inputs.iter().flatten().any(|input| input.requires_gradient()) {
-        let place = |index: usize, present: bool, tag: &str| match present {
-            true => format!(
-                "{}{tag}",
-                if tag.is_empty() { &schema.input_spec(index).name } else { &schema.outputs[index].name }
-            ),
-            false => String::new(),
-        };
-        let def = OperatorDef {
-            inputs: inputs.iter().enumerate().map(|(index, input)| place(index, input.is_some(), "")).collect(),
-            // Another name than any input's: the tape never computes in place.
-            outputs: outputs.iter().enumerate().map(|(index, out)| place(index, out.is_some(), "@out")).collect(),
-            args: named,
-            ..OperatorDef::new(&schema.name, &[], &[])
-        };
-        node::record(def, inputs, &mut outputs, context.overrides.get(&schema.name));
+    if inputs.iter().flatten().any(|input| input.requires_gradient()) {
+        let context = context::current();
+        if context.recording {
+            let name = &operator.schema.name;
+            node::record(
+                definition(operator, inputs, args, &outputs),
+                inputs,
+                &mut outputs,
+                context.overrides.get(name),
+            );
+        }
     }
     Ok(outputs)
+}
+
+/// The definition of a call. Names are the schema's; outputs get others than inputs, because the tape
+/// never computes in place.
+fn definition(
+    operator: &Operator,
+    inputs: &[Option<&Variable>],
+    args: &Args,
+    outputs: &[Option<Variable>],
+) -> OperatorDef {
+    let schema = &operator.schema;
+    let input = |(index, input): (usize, &Option<&Variable>)| {
+        input.map_or(String::new(), |_| schema.input_spec(index).name.clone())
+    };
+    let output = |(index, output): (usize, &Option<Variable>)| {
+        output.as_ref().map_or(String::new(), |_| format!("{}@out", schema.outputs[index].name))
+    };
+    let args = schema.args.iter().map(|spec| spec.name.clone()).zip(args.values().iter().cloned());
+    OperatorDef {
+        inputs: inputs.iter().enumerate().map(input).collect(),
+        outputs: outputs.iter().enumerate().map(output).collect(),
+        args: args.collect(),
+        ..OperatorDef::new(&schema.name, &[], &[])
+    }
 }
