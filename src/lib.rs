@@ -38,6 +38,9 @@ pub use crate::graph::backward::{Backward, add_gradient_operators};
 pub use crate::graph::context::{gradient_override, no_grad};
 pub use crate::graph::tape::{BackwardOptions, Variable, apply, grad};
 pub use crate::graph::workspace::Workspace;
+pub use crate::operators::fused_leaky_relu::{
+    FusedLeakyReluArgs, FusedLeakyReluGradientOp, FusedLeakyReluOp, GetFusedLeakyReluGradient,
+};
 pub use crate::operators::leaky_relu::{GetLeakyReluGradient, LeakyReluGradientOp, LeakyReluOp};
 pub use crate::operators::run_on_device;
 pub use crate::registry::{get_gradient_defs, register_cpu_operator, register_cuda_operator, register_gradient};

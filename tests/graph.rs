@@ -129,7 +129,7 @@ fn outputs_that_cannot_share_a_blob_are_refused() {
     for def in [
         OperatorDef::new("LeakyReluGradient", &["X", "D"], &["X"]),
         OperatorDef::new("TestSplit", &["X"], &["Y", "Y"]),
-        OperatorDef::new("Mul", &["X", "D"], &["D"]),
+        OperatorDef::new("ReduceSum", &["X"], &["X"]),
     ] {
         assert!(matches!(run(&[("X", &x), ("D", &x)], std::slice::from_ref(&def)), Err(Error::Argument(_))), "{def:?}");
     }
@@ -137,6 +137,15 @@ fn outputs_that_cannot_share_a_blob_are_refused() {
     let def = OperatorDef::new("LeakyReluGradient", &["X", "X"], &["X"]).arg("alpha", ArgValue::Float(0.5));
     let workspace = run(&[("X", &vector(&[-2.0, 3.0]))], &[def]).unwrap();
     assert_eq!(fetch(&workspace, "X"), [-1.0, 3.0]);
+}
+
+#[test]
+fn in_place_means_the_same_shape_wherever_the_memory_comes_from() {
+    let wider = OperatorDef::new("Add", &["X", "W"], &["X"]);
+    let feeds = [("X", &vector(&[1.0])), ("W", &vector(&[1.0, 2.0]))];
+    for net in [vec![wider.clone()], vec![leaky("X", "X", 0.5), wider]] {
+        assert!(matches!(run(&feeds, &net), Err(Error::Shape(_))));
+    }
 }
 
 #[test]

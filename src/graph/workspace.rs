@@ -164,9 +164,25 @@ impl Run<'_> {
         let inputs: Vec<Option<&Tensor>> = def.inputs.iter().map(|name| self.find(name)).collect();
         let wanted: Vec<bool> = def.outputs.iter().map(|name| !name.is_empty()).collect();
         let outputs = execute(&step.operator, &inputs, &step.args, &wanted, reuse)?;
-        for (name, output) in def.outputs.iter().zip(outputs) {
+        for (place, (name, output)) in def.outputs.iter().zip(outputs).enumerate() {
             if let Some(output) = output {
+                self.check_same_type(step, place, &output)?;
                 self.written.insert(name.clone(), output);
+            }
+        }
+        Ok(())
+    }
+
+    /// In place means the same shape and type, whether or not the memory was reused.
+    fn check_same_type(&self, step: &Step<'_>, place: usize, output: &Tensor) -> Result<()> {
+        let name = &step.def.outputs[place];
+        for (index, _) in step.def.inputs.iter().enumerate().filter(|(_, input)| *input == name) {
+            let pair = (index, place);
+            if let Some(input) = self.find(name).filter(|_| step.operator.schema.inplace.contains(&pair))
+                && input.kind() != output.kind()
+            {
+                let takes = format!("{}, the type of the blob that it overwrites", input.kind());
+                return Err(Error::shape(&step.name, name, output.kind(), takes));
             }
         }
         Ok(())

@@ -366,7 +366,8 @@ pub fn tensor_from(operator: &str, argument: &str, data: &Bound<'_, PyAny>, dtyp
             // Integers and texts are converted only because the caller named a dtype, or gave a list.
             array.call_method1("astype", (wanted,)).map_err(|failure| {
                 let got = super::settings::short_repr(data);
-                let error = errors::new(py, "ArgumentError", format!("{operator}: {argument}: got {got}, takes numbers"));
+                let error =
+                    errors::new(py, "ArgumentError", format!("{operator}: {argument}: got {got}, takes numbers"));
                 error.set_cause(py, Some(failure));
                 error
             })?

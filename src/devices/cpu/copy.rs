@@ -11,20 +11,19 @@ pub fn copy(target: &TensorViewMut<'_>, source: &TensorView<'_>) -> Result<()> {
         Walk::new(target.shape(), (target.pointer, target.strides.clone()), [(source.pointer, source.strides.clone())]);
     let (to_step, [from_step]) = walk.run_strides();
     let dense = to_step == size as isize && from_step == size as isize;
-    // SAFETY: the views promise every element of the walk, and an output shares memory with nothing.
-    unsafe {
-        walk.for_each_run(2 * size, |to, [from], count| {
-            if dense || count == 1 {
-                std::ptr::copy_nonoverlapping(from, to, count * size);
-                return;
-            }
+    let run = |to: *mut u8, [from]: [*mut u8; 1], count: usize| {
+        // SAFETY: the views promise every element of the walk, and an output shares memory with nothing.
+        unsafe {
             match size {
+                _ if dense || count == 1 => std::ptr::copy_nonoverlapping(from, to, count * size),
                 2 => strided::<u16>(to, to_step, from, from_step, count),
                 4 => strided::<u32>(to, to_step, from, from_step, count),
                 _ => strided::<u64>(to, to_step, from, from_step, count),
             }
-        })
-    }
+        }
+    };
+    // SAFETY: as above; runs are of different elements.
+    unsafe { walk.for_each_run(2 * size, run, || {}) }
 }
 
 /// # Safety
