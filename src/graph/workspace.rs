@@ -72,8 +72,13 @@ impl Workspace {
     /// let go after their last use, and keep no values where later steps look at their shape alone.
     pub fn run_keeping(&mut self, net: &[OperatorDef], keep: Option<&HashSet<String>>) -> Result<()> {
         let written = self.compute(net, keep)?;
-        self.blobs.extend(written);
+        self.commit(written);
         Ok(())
+    }
+
+    /// Writes what [`Workspace::compute`] gave.
+    pub fn commit(&mut self, written: HashMap<String, Tensor>) {
+        self.blobs.extend(written);
     }
 
     /// What a run would write, without writing it.

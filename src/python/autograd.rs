@@ -150,7 +150,8 @@ pub fn binary(name: &str, tensor: &PyTensor, other: &Bound<'_, PyAny>, reflected
 
 /// Whether an object is a number rather than an array of one.
 pub fn is_number(object: &Bound<'_, PyAny>) -> bool {
-    !object.hasattr("__len__").unwrap_or(true) && !object.hasattr("ndim").unwrap_or(true)
+    !object.hasattr("__len__").unwrap_or(true)
+        && !object.hasattr("ndim").unwrap_or(true)
         && object.extract::<f64>().is_ok()
         || object.is_instance_of::<pyo3::types::PyFloat>()
 }
@@ -177,13 +178,13 @@ fn grad(
     let starts: Vec<Option<Variable>> =
         grad_outputs.iter().map(|start| start.as_ref().map(|start| start.get().variable())).collect();
     let options = BackwardOptions { retain_graph, create_graph };
-    let found = compute(py, "grad", usize::MAX, || {
+    let found: PyResult<Vec<Variable>> = compute(py, "grad", usize::MAX, || {
         let found = tape::grad(&outputs, &inputs, &starts, options)?;
         let zeros = |input: &Variable| devices::filled(input.value().device(), input.value().kind(), 0.0);
         let filled = found.into_iter().zip(&inputs);
         filled.map(|(gradient, input)| gradient.map_or_else(|| zeros(input).map(Variable::constant), Ok)).collect()
     });
-    Ok(found.map(|found: Vec<Variable>| found.into_iter().map(PyTensor::from).collect())?)
+    Ok(found?.into_iter().map(PyTensor::from).collect())
 }
 
 /// See `Tensor.backward`.
@@ -225,7 +226,8 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
 pub fn check_writable(operator: &str, tensor: &PyTensor, py: Python<'_>) -> PyResult<()> {
     let variable = tensor.variable();
     if variable.is_saved() || variable.requires_gradient() {
-        let message = format!("{operator}: out: got a Tensor that takes part in a graph, takes a detached one of its own");
+        let message =
+            format!("{operator}: out: got a Tensor that takes part in a graph, takes a detached one of its own");
         return Err(errors::new(py, "ArgumentError", message));
     }
     Ok(())

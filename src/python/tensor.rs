@@ -223,10 +223,24 @@ impl PyTensor {
     /// The mean over `axis` (an int, a tuple, or None for all).
     #[pyo3(signature = (axis=None, keepdims=false))]
     fn mean(&self, py: Python<'_>, axis: Option<&Bound<'_, PyAny>>, keepdims: bool) -> PyResult<PyTensor> {
-        let total = self.sum(py, axis, keepdims)?.variable();
-        let count = self.size() as f64 / total.value().shape().elements() as f64;
-        let share = autograd::scalar(1.0 / count, &total)?;
-        autograd::apply_one(py, "Mul", vec![total, share], [])
+        let (axes, tensor) = (axes(axis)?, self.tensor());
+        let shape = tensor.shape();
+        let length = |&axis: &i64| {
+            let place = if axis < 0 { axis + shape.len() as i64 } else { axis };
+            usize::try_from(place).ok().and_then(|place| shape.get(place)).copied().unwrap_or(1)
+        };
+        // An axis that does not exist is refused by the operator itself.
+        let count: usize = match &axes {
+            ArgValue::Ints(axes) if !axes.is_empty() => axes.iter().map(length).product(),
+            _ => shape.elements(),
+        };
+        if count == 0 {
+            let message = format!("ReduceSum: mean: got no elements along the axes of {shape}, takes at least one");
+            return Err(errors::new(py, "ArgumentError", message));
+        }
+        let scale = ArgValue::Float(1.0 / count as f64);
+        let args = [("axes", axes), ("keepdims", ArgValue::Bool(keepdims)), ("scale", scale)];
+        autograd::apply_one(py, "ReduceSum", vec![self.variable()], args)
     }
 
     fn __add__<'py>(&self, other: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
@@ -271,7 +285,9 @@ impl PyTensor {
 
     /// Makes `array + tensor` ask the tensor.
     #[classattr]
-    const __array_priority__: f64 = 1000.0;
+    fn __array_priority__() -> f64 {
+        1000.0
+    }
 
     /// Export the memory by DLPack; a copy where the graph holds it, because consumers may write.
     #[pyo3(signature = (*, stream=None, max_version=None, dl_device=None, copy=None))]

@@ -98,7 +98,8 @@ impl Node {
     pub fn set_gradient(&self, gradient: Option<Tensor>) -> bool {
         match &self.content {
             Content::Leaf(place) => {
-                *lock(place) = gradient;
+                // What was there goes after the lock is released: freeing foreign memory may wait.
+                let _old = std::mem::replace(&mut *lock(place), gradient);
                 true
             }
             Content::Operation(_) => false,
