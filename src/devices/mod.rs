@@ -25,7 +25,7 @@ pub fn copy(tensor: &Tensor, device: Device) -> Result<Tensor> {
             let strides = tensor.shape().strides_like(tensor.strides(), tensor.dtype());
             let mut copied = allocate(device, tensor.kind().clone(), strides)?;
             let target = copied.view_mut().expect("new memory has one owner");
-            cpu::copy::copy(&target, &tensor.view())?;
+            cpu::assign::assign(&target, &tensor.view())?;
             drop(target);
             Ok(copied)
         }

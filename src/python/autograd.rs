@@ -222,6 +222,20 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(grad, module)?)
 }
 
+/// Refuses a call with an output of the caller's that would have to be recorded.
+pub fn refuse_recording(operator: &str, inputs: &Bound<'_, PyTuple>) -> PyResult<()> {
+    let py = inputs.py();
+    let requires =
+        |input: Borrowed<'_, '_, PyAny>| input.cast::<PyTensor>().is_ok_and(|t| t.get().variable().requires_gradient());
+    if current(py)?.recording && inputs.iter_borrowed().any(requires) {
+        let message = format!(
+            "{operator}: out: got an output beside inputs that require a gradient, takes None: recorded results have memory of their own"
+        );
+        return Err(errors::new(py, "ArgumentError", message));
+    }
+    Ok(())
+}
+
 /// Refuses to write to memory that the tape holds or that takes part in a graph.
 pub fn check_writable(operator: &str, tensor: &PyTensor, py: Python<'_>) -> PyResult<()> {
     let variable = tensor.variable();

@@ -15,7 +15,7 @@ use crate::core::gradient::{Gradient, GradientDefs, GradientRequest};
 use crate::core::operator::{Call, Operator};
 use crate::core::schema::{InputSpec, OpSchema, OutputTypes, Signature};
 use crate::core::tensor::{TensorType, TensorView, TensorViewMut};
-use crate::devices::cpu::copy::copy;
+use crate::devices::cpu::assign::assign;
 use crate::registry;
 
 /// Register an operator whose kernel is a Python function; see `firelu.register_operator`.
@@ -191,7 +191,7 @@ fn run_kernel(kernel: &Bound<'_, PyAny>, schema: &OpSchema, call: &Call<'_>) -> 
     for (target, (array, parts)) in results {
         // SAFETY: the array object owns this memory and lives to the end of this step.
         let view = unsafe { TensorView::from_parts(parts) };
-        copy(target, &view).map_err(raise)?;
+        assign(target, &view).map_err(raise)?;
         drop(array);
     }
     Ok(())
@@ -223,7 +223,7 @@ fn array_copy<'py>(py: Python<'py>, view: &TensorView<'_>) -> PyResult<Bound<'py
     let array = arrays::new_array(py, &view.kind, &view.kind.shape.row_major_strides(view.dtype()))?;
     // SAFETY: the array is new, its memory is its own, and it lives to the end of this function.
     let target = unsafe { TensorViewMut::from_parts(arrays::parts_of(&array, view.dtype())) };
-    copy(&target, view).map_err(raise)?;
+    assign(&target, view).map_err(raise)?;
     Ok(array)
 }
 

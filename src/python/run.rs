@@ -197,7 +197,7 @@ fn hold_output<'py>(operator: &Operator, object: Bound<'py, PyAny>) -> PyResult<
 }
 
 /// Runs a looked-up operator. Tensors in give tensors out, recorded where they require a gradient; arrays
-/// give arrays. With `out` nothing is recorded.
+/// give arrays.
 pub fn run<'py>(
     operator: &Operator,
     inputs: &Bound<'py, PyTuple>,
@@ -205,8 +205,11 @@ pub fn run<'py>(
     out: Option<&Bound<'py, PyAny>>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let py = inputs.py();
-    if out.is_none_or(|out| out.is_none()) && inputs.iter_borrowed().any(|input| input.is_instance_of::<PyTensor>()) {
-        return autograd::run(operator, inputs, args);
+    if inputs.iter_borrowed().any(|input| input.is_instance_of::<PyTensor>()) {
+        match out.filter(|out| !out.is_none()) {
+            None => return autograd::run(operator, inputs, args),
+            Some(_) => autograd::refuse_recording(&operator.schema.name, inputs)?,
+        }
     }
     let mut held: SmallVec<[Option<Held<'py>>; 4]> = SmallVec::new();
     for (index, object) in inputs.iter().enumerate() {
@@ -236,6 +239,7 @@ pub fn run<'py>(
     // or with an input, except in place.
     let sources: SmallVec<[Option<TensorView<'_>>; 4]> =
         parts.iter().map(|parts| parts.map(|parts| unsafe { TensorView::from_parts(parts.clone()) })).collect();
+    // SAFETY: as above.
     let targets: SmallVec<[Option<TensorViewMut<'_>>; 2]> =
         results.iter().map(|held| Some(unsafe { TensorViewMut::from_parts(held.parts.clone()) })).collect();
     let call = Call { inputs: &sources, outputs: &targets, args, stream: Stream::default() };

@@ -397,7 +397,7 @@ pub fn tensor_from(operator: &str, argument: &str, data: &Bound<'_, PyAny>, dtyp
     let target = tensor.view_mut().expect("new memory has one owner");
     // SAFETY: the array object owns this memory and lives to the end of this function.
     let view = unsafe { TensorView::from_parts(parts) };
-    devices::cpu::copy::copy(&target, &view).map_err(raise)?;
+    devices::cpu::assign::assign(&target, &view).map_err(raise)?;
     drop(target);
     Ok(tensor)
 }

@@ -1,61 +1,80 @@
-//! Copies the elements of one tensor to the places of another, bit by bit.
+//! The yardstick of every benchmark: copying bytes as fast as this processor can, on the same threads.
 
 use crate::core::error::Result;
-use crate::core::tensor::{TensorView, TensorViewMut};
-use crate::devices::cpu::walk::Walk;
+use crate::devices::cpu::parallel;
 
-/// Copies every element. Both have the same shape and element type, and share no memory.
-pub fn copy(target: &TensorViewMut<'_>, source: &TensorView<'_>) -> Result<()> {
-    let size = target.dtype().size();
-    let walk =
-        Walk::new(target.shape(), (target.pointer, target.strides.clone()), [(source.pointer, source.strides.clone())]);
-    let (to_step, [from_step]) = walk.run_strides();
-    let dense = to_step == size as isize && from_step == size as isize;
-    let run = |to: *mut u8, [from]: [*mut u8; 1], count: usize| {
-        // SAFETY: the views promise every element of the walk, and an output shares memory with nothing.
+/// How the bytes are copied.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Method {
+    /// The C library's own copy, in pieces on several threads.
+    Plain,
+    /// Stores that bypass the caches, with prefetch; plain where the processor has no AVX2.
+    Streaming,
+}
+
+/// Copies `bytes` bytes.
+///
+/// # Safety
+/// That many bytes must be readable at `source` and writable at `target`, and the two must not overlap.
+pub unsafe fn copy(source: *const u8, target: *mut u8, bytes: usize, method: Method) -> Result<()> {
+    let (source, target) = (source as usize, target as usize);
+    parallel::for_each(bytes.div_ceil(parallel::TASK_BYTES), 2 * bytes, |task| {
+        let start = task * parallel::TASK_BYTES;
+        let length = parallel::TASK_BYTES.min(bytes - start);
+        let (source, target) = ((source + start) as *const u8, (target + start) as *mut u8);
+        // SAFETY: the caller's promise; tasks are disjoint pieces of it.
         unsafe {
-            match size {
-                _ if dense || count == 1 => std::ptr::copy_nonoverlapping(from, to, count * size),
-                2 => strided::<u16>(to, to_step, from, from_step, count),
-                4 => strided::<u32>(to, to_step, from, from_step, count),
-                _ => strided::<u64>(to, to_step, from, from_step, count),
+            match method {
+                #[cfg(target_arch = "x86_64")]
+                Method::Streaming if is_x86_feature_detected!("avx2") => stream(source, target, length),
+                _ => std::ptr::copy_nonoverlapping(source, target, length),
             }
         }
-    };
-    // SAFETY: as above; runs are of different elements.
-    unsafe { walk.for_each_run(2 * size, run, || {}) }
+    })
 }
 
 /// # Safety
-/// `count` elements must be readable and writable at the given strides.
-unsafe fn strided<T: Copy>(to: *mut u8, to_step: isize, from: *const u8, from_step: isize, count: usize) {
-    for i in 0..count as isize {
-        // SAFETY: the caller's promise; elements may be unaligned.
-        unsafe {
-            let value = from.offset(i * from_step).cast::<T>().read_unaligned();
-            to.offset(i * to_step).cast::<T>().write_unaligned(value);
+/// As [`copy`], and AVX2 was detected.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2")]
+unsafe fn stream(source: *const u8, target: *mut u8, bytes: usize) {
+    use core::arch::x86_64::{__m256i, _mm256_loadu_si256, _mm256_stream_si256};
+
+    use crate::devices::cpu::simd::avx2::{AHEAD, LINE, prefetch};
+    use crate::devices::cpu::simd::fence;
+
+    let head = target.align_offset(LINE).min(bytes);
+    let lines = (bytes - head) / LINE;
+    // SAFETY: head, lines and tail are the caller's bytes in order; the lines' target is aligned.
+    unsafe {
+        std::ptr::copy_nonoverlapping(source, target, head);
+        for line in 0..lines {
+            let (from, to) = (source.add(head + line * LINE), target.add(head + line * LINE));
+            prefetch(from, AHEAD);
+            let (first, second) = (_mm256_loadu_si256(from.cast()), _mm256_loadu_si256(from.add(32).cast()));
+            _mm256_stream_si256(to.cast::<__m256i>(), first);
+            _mm256_stream_si256(to.add(32).cast::<__m256i>(), second);
         }
+        let done = head + lines * LINE;
+        std::ptr::copy_nonoverlapping(source.add(done), target.add(done), bytes - done);
     }
+    fence();
 }
 
 #[cfg(test)]
 mod tests {
-    use crate::core::device::Device;
-    use crate::core::shape::Strides;
-    use crate::core::tensor::{Tensor, TensorType};
-    use crate::{DType, devices};
+    use super::*;
 
     #[test]
-    fn strided_and_broadcast_tensors_are_copied() {
-        let values: Vec<f32> = (0..24).map(|value| value as f32).collect();
-        let whole = Tensor::from_vec([24], values).unwrap();
-        for (shape, strides) in [([2, 3, 4], [48, 16, 4]), ([4, 3, 2], [4, 16, 48]), ([2, 2, 3], [0, -8, 16])] {
-            let offset = 16;
-            let kind = TensorType::new(shape, DType::Float32);
-            let end = if strides[0] == 48 || strides[2] == 48 { 0 } else { offset };
-            let view = Tensor::from_storage(whole.storage().clone(), end, kind, Strides::from_slice(&strides)).unwrap();
-            let copied = devices::copy(&view, Device::Cpu).unwrap();
-            assert_eq!(copied.to_vec::<f32>().unwrap(), view.to_vec::<f32>().unwrap());
+    fn every_byte_arrives() {
+        let source: Vec<u8> = (0..3_000_001u32).map(|i| (i * 31 % 251) as u8).collect();
+        for method in [Method::Plain, Method::Streaming] {
+            for (from, length) in [(0, 3_000_001), (1, 2_999_999), (7, 100), (3, 0)] {
+                let mut target = vec![0u8; length + 5];
+                // SAFETY: both vectors hold that many bytes from there on.
+                unsafe { copy(source.as_ptr().add(from), target.as_mut_ptr().add(5), length, method) }.unwrap();
+                assert!(target[5..] == source[from..from + length]);
+            }
         }
     }
 }
