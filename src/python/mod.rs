@@ -2,11 +2,14 @@
 
 mod arrays;
 mod definitions;
+mod dlpack;
 mod errors;
+mod foreign;
 mod run;
 mod schema;
 mod settings;
 mod tensor;
+mod torch;
 
 use pyo3::prelude::*;
 
@@ -19,5 +22,6 @@ fn _firelu(module: &Bound<'_, PyModule>) -> PyResult<()> {
     definitions::register(module)?;
     settings::register(module)?;
     tensor::register(module)?;
+    torch::register(module)?;
     Ok(())
 }
