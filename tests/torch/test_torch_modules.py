@@ -51,7 +51,7 @@ def test_modules_are_copied_pickled_saved_and_moved(make):
     fresh = make()
     assert not fresh.load_state_dict(module.state_dict(), strict=True).missing_keys
     torch.testing.assert_close(module.double()(x.double()), expected.double(), atol=1e-5, rtol=1e-5)
-    assert module.to("meta")(x.to("meta")).shape == expected.shape
+    assert module.to("meta")(x.double().to("meta")).shape == expected.shape
 
 
 def test_resampling_kernels_are_not_in_checkpoints():

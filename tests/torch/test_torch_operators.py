@@ -18,6 +18,8 @@ def test_every_registered_operator_has_samples():
 
 
 @every_sample
+# opcheck itself looks at the gradient of copies it has made.
+@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf:UserWarning")
 def test_opcheck(sample: Sample):
     arguments = sample.arguments(torch.float32, requires_grad=True)
     torch.library.opcheck(sample.overload, arguments)

@@ -30,7 +30,7 @@ def views(draw):
     order = draw(st.permutations(range(rank)))
     base = torch.randn([n * step for n, step in zip(shape, steps, strict=True)]).to(dtype)
     x = base[tuple(slice(None, None, step) for step in steps)].permute(order)
-    if draw(st.booleans()):
+    if rank > 2 and draw(st.booleans()):
         x = x[:1].expand(draw(st.integers(0, 4)), *x.shape[1:])
     return x
 
@@ -58,7 +58,7 @@ def test_formulas_for_symbols_agree_with_the_registry(x):
         ("FusedLeakyRelu", [x, bias]),
         ("FusedLeakyReluGradient", [x, x, None, list(bias.shape), bias.dtype]),
         ("FusedLeakyReluGradient", [x, x, bias, None, None, 0.2, 1.0, 7 if x.dim() == 2 else 1, [True, False]]),
-        ("UpFirDn2d", [x, kernel, 2, 3, 1, 2, 2, 1, 0, 1]),
+        ("UpFirDn2d", [x, kernel, 2, 3, 1, 2, 2, 1, 1, 1]),
         ("UpFirDn2dGradient", [ft.upfirdn2d(x, kernel, 2, 1, 2), kernel, list(x.shape), x.dtype, 2, 2, 1, 1, 2, 2, 2, 2]),
         ("Sum", [[x, x]]),
         ("Mul", [x, bias[:1]]),
@@ -144,7 +144,7 @@ def test_errors_name_operator_and_argument():
         ft.upfirdn2d(x, torch.ones(3, 3), up=0)
     with pytest.raises(firelu.ArgumentError, match="UpFirDn2d: pad: got"):
         ft.upfirdn2d(x, torch.ones(3, 3), pad=(1, 2, 3))
-    with pytest.raises(firelu.ArgumentError, match="LeakyRelu: alpha: got nan"):
+    with pytest.raises(firelu.ArgumentError, match="LeakyRelu: alpha: got NaN"):
         ft.leaky_relu(x, float("nan"))
 
 
@@ -164,7 +164,7 @@ def test_storage_that_was_freed_is_refused():
 
 
 def test_negative_views_are_resolved():
-    x = torch.view_as_real(torch.randn(4, dtype=torch.complex64).conj())[..., 1]
+    x = torch.randn(4, dtype=torch.complex64).conj().imag
     assert x.is_neg()
     assert torch.equal(ft.leaky_relu(x, 0.2), torch.nn.functional.leaky_relu(x.resolve_neg(), 0.2))
 
@@ -189,9 +189,10 @@ def test_a_view_keeps_pooled_memory_alive():
 
 
 def test_pooled_memory_is_foreign_to_torch():
-    y = ft.leaky_relu(torch.randn(LARGE))
+    # A tensor of its own: torch gives any foreign tensor the new shape before it refuses.
     with pytest.raises(RuntimeError, match="not resizable"):
-        y.resize_(4, *LARGE)
+        ft.leaky_relu(torch.randn(LARGE)).resize_(4, *LARGE)
+    y = ft.leaky_relu(torch.randn(LARGE))
     assert torch.equal(copy.deepcopy(y), y)
     assert torch.equal(pickle.loads(pickle.dumps(y)), y)
     buffer = io.BytesIO()

@@ -108,7 +108,7 @@ class Discriminator(nn.Module):
 def train(plain, steps):
     torch.manual_seed(0)
     generator, discriminator = Generator(plain).double(), Discriminator(plain).double()
-    optimisers = [torch.optim.Adam(m.parameters(), 2e-3, betas=(0, 0.99)) for m in (generator, discriminator)]
+    optimisers = [torch.optim.Adam(m.parameters(), 2e-3, betas=(0.0, 0.99)) for m in (generator, discriminator)]
     rng = torch.Generator().manual_seed(1)
     mean_length, history = torch.zeros((), dtype=torch.float64), []
     for _ in range(steps):

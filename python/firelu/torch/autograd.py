@@ -88,7 +88,9 @@ class _Recorded(_SingleLevelFunction):
         if call.is_plain:
             result = bridged.kernel(*call.arguments)
         else:
-            result = _below(bridged, call.keyset, call.arguments)
+            # A recorded call runs with gradients off, but the transforms further out have graphs of their own.
+            with torch.set_grad_enabled(call.keyset.has(_C.DispatchKey.FuncTorchDynamicLayerBackMode)):
+                result = _below(bridged, call.keyset, call.arguments)
         outputs = result if isinstance(result, tuple) else (result,)
         arguments = signature.complete(call.arguments)
         request = Request(
