@@ -130,6 +130,8 @@ pub struct OpSchema {
     pub onnx: Option<String>,
     /// The element types it takes.
     pub dtypes: Vec<DType>,
+    /// What a call costs, in words.
+    pub cost_formula: String,
     infer: Option<InferFunction>,
     cost: Option<CostFunction>,
 }
@@ -149,6 +151,7 @@ impl OpSchema {
             layout_of: Some(0),
             onnx: None,
             dtypes: DType::ALL.to_vec(),
+            cost_formula: "no flops; each input is read once and each output written once".into(),
             infer: None,
             cost: None,
         }
@@ -223,6 +226,12 @@ impl OpSchema {
         cost: impl Fn(&Signature<'_>, &[TensorType]) -> Result<OpCost> + Send + Sync + 'static,
     ) -> Self {
         self.cost = Some(Arc::new(cost));
+        self
+    }
+
+    /// Says in words what `cost_inference_function` computes, for whoever reads the schema.
+    pub fn cost_formula(mut self, formula: &str) -> Self {
+        self.cost_formula = formula.into();
         self
     }
 
