@@ -130,6 +130,25 @@ def spectrum(picture: Array) -> Array:
     return 20 * numpy.log10(strength / window.sum() + 1e-6)
 
 
+def spectrum_by_frequency(picture: Array) -> tuple[Array, Array]:
+    """The strength in decibels by frequency in cycles per pixel, all directions together."""
+    power = 10 ** (spectrum(picture) / 10)
+    y, x = (numpy.fft.fftshift(numpy.fft.fftfreq(size)) for size in power.shape)
+    ring = (numpy.hypot(x, y[:, None]) * 160).astype(int).ravel()
+    total, count = numpy.bincount(ring, power.ravel()), numpy.bincount(ring)
+    return (numpy.arange(80) + 0.5) / 160, 10 * numpy.log10(total[:80] / numpy.maximum(count[:80], 1) + 1e-12)
+
+
+def varying(picture: Array) -> Array:
+    """The picture without its mean, which no kernel changes."""
+    return picture - picture.mean(axis=(2, 3), keepdims=True)
+
+
+def slug(name: str) -> str:
+    """A name as part of a file's name."""
+    return name.strip("[]").replace(", ", "").replace(" ", "_").replace("-", "_")
+
+
 def decibels(part: Array, whole: Array) -> float:
     """How strong a part is beside the whole."""
     return float(10 * numpy.log10((part.astype(numpy.float64) ** 2).mean() / (whole.astype(numpy.float64) ** 2).mean()))

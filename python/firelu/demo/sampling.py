@@ -5,6 +5,7 @@ from __future__ import annotations
 import matplotlib.pyplot as plt
 import numpy
 from matplotlib.font_manager import FontProperties
+from matplotlib.path import Path
 from matplotlib.textpath import TextPath
 
 from firelu.diffusion import (
@@ -24,13 +25,15 @@ Here the data is a cloud of points in the shape of a word. What a network would 
 point, is a formula for such a cloud, so nothing stands between the helpers of firelu.diffusion and the result.
 """
 _TRAINED_STEPS = 1000
-_POINTS = 6000
-_SPREAD = 0.02  # the standard deviation of the data around each centre
+_POINTS = 2500
+_SPREAD = 0.015  # the standard deviation of the data around each centre
 
 
-def _word(text: str = "firelu", rows: int = 26) -> Array:
-    """Centres [K, 2] on a grid inside the letters, about one unit high."""
-    path = TextPath((0, 0), text, size=1, prop=FontProperties(family="DejaVu Sans", weight="bold"))
+def _words(lines: tuple[str, str] = ("FIR +", "ReLU"), rows: int = 32) -> Array:
+    """Centres [K, 2] on a grid inside the letters, centred, with a spread of about one."""
+    font = FontProperties(family="DejaVu Sans", weight="bold")
+    paths = [TextPath((0, -1.05 * line), text, size=1.25, prop=font) for line, text in enumerate(lines)]
+    path = Path.make_compound_path(*paths)
     box = path.get_extents()
     step = box.height / rows
     y, x = numpy.mgrid[box.y0 : box.y1 : step, box.x0 : box.x1 : step]
@@ -42,11 +45,13 @@ def _word(text: str = "firelu", rows: int = 26) -> Array:
 def _noise_of(x: Array, signal: Array, centres: Array) -> Array:
     """The noise that is in `x` [N, 2] when `signal` [N, 1] of the data is left: the exact answer."""
     variance = signal * _SPREAD**2 + 1 - signal
-    places = numpy.sqrt(signal[:1]) * centres
-    squares = (x**2).sum(axis=1, keepdims=True) - 2 * x @ places.T + (places**2).sum(axis=1)
-    weights = numpy.exp((squares.min(axis=1, keepdims=True) - squares) / (2 * variance))
-    weights /= weights.sum(axis=1, keepdims=True)
-    return numpy.sqrt(1 - signal) * (x - weights @ places) / variance
+    places = numpy.sqrt(signal[0]) * centres
+    # The logarithm of each centre's share but for a constant, which the largest stands for.
+    shares = ((x @ places.T - (places**2).sum(axis=1) / 2) / variance).astype(numpy.float32)
+    shares -= shares.max(axis=1, keepdims=True)
+    numpy.exp(shares, out=shares)
+    mean = shares @ places / shares.sum(axis=1, keepdims=True)
+    return numpy.sqrt(1 - signal) * (x - mean) / variance
 
 
 def _sample(centres: Array, schedule: str, steps: int, eta: float, keep: tuple[int, ...] = ()) -> list[Array]:
@@ -74,24 +79,24 @@ def _distance(points: Array, centres: Array) -> float:
 
 
 def _scatter(axis: plt.Axes, points: Array, title: str) -> None:
-    axis.scatter(points[:, 0], points[:, 1], s=1.2, c="#1f2937", alpha=0.5, linewidths=0)
-    axis.set(xlim=(-2.6, 2.6), ylim=(-1.5, 1.5), aspect="equal")
+    axis.scatter(points[:, 0], points[:, 1], s=1.6, c="#1f2937", alpha=0.5, linewidths=0)
+    axis.set(xlim=(-2.1, 2.1), ylim=(-1.3, 1.3), aspect="equal")
     axis.set_title(title)
     axis.set_axis_off()
 
 
 def section(pictures: Pictures) -> Section:
     """Draw the schedules, one run in time, and what the choices change."""
-    centres = _word()
-    steps, shown = 50, (49, 36, 24, 12)
-    plot, axes = plt.subplots(1, len(shown) + 1, figsize=(13, 2.2), layout="constrained")
+    centres = _words()
+    steps, shown = 50, (49, 16, 9, 4)
+    plot, axes = plt.subplots(1, len(shown) + 1, figsize=(13, 1.9), layout="constrained")
     for axis, visit, points in zip(axes, (*shown, 0), _sample(centres, "linear", steps, 0.0, shown), strict=True):
         _scatter(axis, points, "noise" if visit == 49 else f"step {steps - visit} of {steps}")
     course = pictures.plot("diffusion", plot, f"{_POINTS} points on their way from noise to data in 50 DDIM steps.")
 
     table = [["schedule", "steps", "eta", "distance to the data"]]
     cases = [("linear", 5, 0.0), ("linear", 20, 0.0), ("linear", 20, 1.0), ("cosine", 20, 0.0), ("cosine", 20, 1.0)]
-    plot, axes = plt.subplots(2, 3, figsize=(13, 5), layout="constrained")
+    plot, axes = plt.subplots(2, 3, figsize=(13, 5.2), layout="constrained")
     for name in ("linear", "sqrt_linear", "sqrt", "cosine"):
         axes[0, 0].plot(numpy.cumprod(1 - make_beta_schedule(name, _TRAINED_STEPS)), label=name)
     axes[0, 0].set(title="what is left of the data", xlabel="step of 1000")
@@ -102,9 +107,8 @@ def section(pictures: Pictures) -> Section:
         table.append([schedule, str(count), f"{eta:g}", f"{distance:.3f}"])
         _scatter(axis, points, f"{schedule}, {count} steps, eta {eta:g}: {distance:.3f}")
     choices = pictures.plot("diffusion_choices", plot, "The schedules, and what the number of steps and eta change.")
-    best = min(table[1:], key=lambda row: float(row[-1]))
-    finding = (
-        f"Nearest to the data among these: {best[0]}, {best[1]} steps, eta {best[2]} (distance {best[3]}; the data's own "
-        f"spread would give at most {_SPREAD * 2**0.5:.3f})."
+    finding = "Root-mean-square distance to the data: " + ", ".join(
+        f"{schedule} in {count} steps with eta {eta} {distance}" for schedule, count, eta, distance in table[1:]
     )
+    finding += f" (points of the data itself: at most {_SPREAD * 2**0.5:.3f})."
     return Section("A toy diffusion", _TEXT, [course, choices], [finding], table=table)

@@ -9,7 +9,7 @@ import firelu
 
 from .kernels import KERNELS, windowed_sinc
 from .page import Section
-from .pictures import Pictures, decibels, interior, low_frequencies, show, signal_to_noise, spectrum
+from .pictures import Pictures, decibels, interior, low_frequencies, show, signal_to_noise, slug, spectrum, varying
 
 _TEXT = """
 Inserting zeros between the pixels repeats the spectrum: the copies are called images, and seen as blocks and jagged
@@ -35,7 +35,7 @@ def section(pictures: Pictures) -> Section:
         results[name] = firelu.upsample2d(firelu.upsample2d(small, kernel, 2), kernel, 2)
     table = [["kernel", "images beside signal", "against the original"]]
     gallery = [pictures.save("small", small, f"the small picture, {small.shape[3]} x {small.shape[2]}")]
-    plot, axes = plt.subplots(3, len(results) + 1, figsize=(3 * (len(results) + 1), 9.4), layout="constrained")
+    plot, axes = plt.subplots(3, len(results) + 1, figsize=(3 * (len(results) + 1), 8.8), layout="compressed")
     height, width = truth.shape[2:]
     part = (slice(None), slice(None), slice(height // 5, height * 4 // 5), slice(width // 5, width * 4 // 5))
     show(axes[0, 0], truth[part], "original")
@@ -43,22 +43,20 @@ def section(pictures: Pictures) -> Section:
     _draw_spectrum(axes[2, 0], truth)
     for column, (name, result) in zip(axes.T[1:], results.items(), strict=True):
         images = interior(result - low_frequencies(result, _FACTOR), _BORDER)
-        level = decibels(images, interior(result, _BORDER) - result.mean())
+        level = decibels(images, varying(interior(result, _BORDER)))
         close = signal_to_noise(interior(result, _BORDER), interior(truth, _BORDER))
         table.append([name, f"{level:+.1f} dB", f"{close:.1f} dB"])
         show(column[0], result[part], f"{name}\n{close:.1f} dB")
         show(column[1], (result - truth)[part] * 2 + 0.5, "difference, twice")
         _draw_spectrum(column[2], result)
-        slug = name.strip("[]").replace(", ", "").replace(" ", "_")
-        gallery.append(pictures.save(f"larger_{slug}", result, name))
+        gallery.append(pictures.save(f"larger_{slug(name)}", result, name))
     caption = "Four times as large: the result, its difference from the original (grey is none), and its spectrum."
     figure = pictures.plot("upsampling", plot, caption)
-    worst, best = table[1], table[-1]
-    finding = f"Enlarged without a filter the images are {worst[1]} beside the signal; with {best[0]} they are {best[1]}."
+    finding = "Images beside the signal: " + ", ".join(f"{row[0]} {row[1]}" for row in table[1:]) + "."
     return Section("Larger: images", _TEXT, [figure], [finding], table=table, gallery=gallery)
 
 
 def _draw_spectrum(axis: plt.Axes, picture: numpy.ndarray) -> None:
     axis.imshow(spectrum(picture), cmap="magma", vmin=-110, vmax=-30, extent=(-0.5, 0.5, -0.5, 0.5))
     axis.add_patch(plt.Rectangle((-0.125, -0.125), 0.25, 0.25, fill=False, edgecolor="white", linewidth=0.8))
-    axis.set(xticks=[-0.5, 0, 0.5], yticks=[-0.5, 0, 0.5])
+    axis.set(xticks=[-0.5, 0, 0.5], yticks=[], xlabel="cycles per pixel", title="spectrum")
