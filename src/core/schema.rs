@@ -130,10 +130,9 @@ pub struct OpSchema {
     pub onnx: Option<String>,
     /// The element types it takes.
     pub dtypes: Vec<DType>,
-    /// What a call costs, in words.
-    pub cost_formula: String,
     infer: Option<InferFunction>,
     cost: Option<CostFunction>,
+    cost_formula: Option<String>,
 }
 
 impl OpSchema {
@@ -151,9 +150,9 @@ impl OpSchema {
             layout_of: Some(0),
             onnx: None,
             dtypes: DType::ALL.to_vec(),
-            cost_formula: "no flops; each input is read once and each output written once".into(),
             infer: None,
             cost: None,
+            cost_formula: None,
         }
     }
 
@@ -231,8 +230,17 @@ impl OpSchema {
 
     /// Says in words what `cost_inference_function` computes, for whoever reads the schema.
     pub fn cost_formula(mut self, formula: &str) -> Self {
-        self.cost_formula = formula.into();
+        self.cost_formula = Some(formula.into());
         self
+    }
+
+    /// What a call costs, in words.
+    pub fn cost_in_words(&self) -> &str {
+        match (&self.cost_formula, &self.cost) {
+            (Some(formula), _) => formula,
+            (None, Some(_)) => "what the cost function computes",
+            (None, None) => "no flops; each input is read once and each output written once",
+        }
     }
 
     /// Why the schema itself cannot be registered, if it cannot.

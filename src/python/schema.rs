@@ -163,7 +163,7 @@ impl PyOpSchema {
     /// What a call costs, in words; `cost` computes it.
     #[getter]
     fn cost_formula(&self) -> &str {
-        &self.0.schema.cost_formula
+        self.0.schema.cost_in_words()
     }
     /// "defined", "not needed", "forbidden: why" or "not written".
     #[getter]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import matplotlib.pyplot as plt
 import numpy
 from matplotlib.font_manager import FontProperties
-from matplotlib.path import Path
 from matplotlib.textpath import TextPath
 
 from firelu.diffusion import (
@@ -21,19 +20,17 @@ from .pictures import Array, Pictures
 
 _TEXT = """
 A diffusion model turns noise into data by removing a little noise at a time; how much at each step is the schedule.
-Here the data is a cloud of points in the shape of a word. What a network would have to learn, the noise in a noisy
+Here the data is a cloud of points in the shape of three letters. What a network would have to learn, the noise in a noisy
 point, is a formula for such a cloud, so nothing stands between the helpers of firelu.diffusion and the result.
 """
 _TRAINED_STEPS = 1000
-_POINTS = 2500
+_POINTS = 3000
 _SPREAD = 0.015  # the standard deviation of the data around each centre
 
 
-def _words(lines: tuple[str, str] = ("FIR +", "ReLU"), rows: int = 32) -> Array:
+def _letters(text: str = "FIR", rows: int = 24) -> Array:
     """Centres [K, 2] on a grid inside the letters, centred, with a spread of about one."""
-    font = FontProperties(family="DejaVu Sans", weight="bold")
-    paths = [TextPath((0, -1.05 * line), text, size=1.25, prop=font) for line, text in enumerate(lines)]
-    path = Path.make_compound_path(*paths)
+    path = TextPath((0, 0), text, size=1, prop=FontProperties(family="DejaVu Sans", weight="bold"))
     box = path.get_extents()
     step = box.height / rows
     y, x = numpy.mgrid[box.y0 : box.y1 : step, box.x0 : box.x1 : step]
@@ -79,15 +76,15 @@ def _distance(points: Array, centres: Array) -> float:
 
 
 def _scatter(axis: plt.Axes, points: Array, title: str) -> None:
-    axis.scatter(points[:, 0], points[:, 1], s=1.6, c="#1f2937", alpha=0.5, linewidths=0)
-    axis.set(xlim=(-2.1, 2.1), ylim=(-1.3, 1.3), aspect="equal")
+    axis.scatter(points[:, 0], points[:, 1], s=2.5, c="#1f2937", alpha=0.5, linewidths=0)
+    axis.set(xlim=(-2, 2), ylim=(-1.2, 1.2), aspect="equal")
     axis.set_title(title)
     axis.set_axis_off()
 
 
 def section(pictures: Pictures) -> Section:
     """Draw the schedules, one run in time, and what the choices change."""
-    centres = _words()
+    centres = _letters()
     steps, shown = 50, (49, 16, 9, 4)
     plot, axes = plt.subplots(1, len(shown) + 1, figsize=(13, 1.9), layout="constrained")
     for axis, visit, points in zip(axes, (*shown, 0), _sample(centres, "linear", steps, 0.0, shown), strict=True):
