@@ -15,7 +15,7 @@ from .pictures import Array, Pictures, grey, show, signal_to_noise
 _TEXT = """
 A picture and its blurred copy are given; the blur is not. The net below says how the copy would come about and how far
 off it is; add_gradient_operators turns it into the net of its derivatives, by asking each operator for its gradient
-definition. Gradient descent on K then finds the blur, and the same net's derivative by X sharpens the copy.
+definition. Gradient descent on K then finds the blur. The derivative by X, asked for in the same way, sharpens the copy.
 """
 _TAPS = 15
 _SIDE = 192
@@ -36,7 +36,9 @@ class _Loss:
             firelu.create_operator("Mul", ["E", "E"], ["S"]),
             firelu.create_operator("ReduceSum", ["S"], ["L"]),
         ]
-        self.backward, self._gradients = firelu.add_gradient_operators(self.forward, {"L": "L_grad"})
+        self.backward = {
+            by: firelu.add_gradient_operators(self.forward, {"L": "L_grad"}, inputs=[by]) for by in ("K", "X")
+        }
         self._workspace = firelu.Workspace()
         self._workspace.feed("T", target)
         self._workspace.feed("L_grad", numpy.float32(1.0 / target.size))
@@ -46,9 +48,9 @@ class _Loss:
         """Give the mean square error and its derivative by the blob "X" or "K"."""
         self._workspace.feed("X", x)
         self._workspace.feed("K", kernel)
-        self._workspace.run([*self.forward, *self.backward])
-        loss = float(self._workspace.fetch("L")) / self._size
-        return loss, self._workspace.fetch(self._gradients[by])
+        gradient = self.backward[by].gradients[by]
+        self._workspace.run([*self.forward, *self.backward[by]], keep={"L", gradient})
+        return float(self._workspace.fetch("L")) / self._size, self._workspace.fetch(gradient)
 
 
 def _descend(
@@ -123,6 +125,6 @@ def section(pictures: Pictures) -> Section:
         f"With it the blurred picture went from {start:.1f} dB to {end:.1f} dB.",
     ]
     code = "\n".join(
-        [*(f"forward   {step!r}" for step in loss.forward), *(f"backward  {step!r}" for step in loss.backward)]
+        [*(f"forward   {step!r}" for step in loss.forward), *(f"backward  {step!r}" for step in loss.backward["K"])]
     )
     return Section("A blur, recovered", _TEXT, [pictures.plot("deblurring", plot, caption)], findings, code=code)
