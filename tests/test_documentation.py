@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import re
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -81,3 +83,9 @@ def test_every_page_is_in_the_navigation():
     navigation = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
     named = set(re.findall(r"^\s*- .*?: ([\w-]+\.md)$", navigation, re.MULTILINE))
     assert named == {page.name for page in (ROOT / "docs").glob("*.md")}
+
+
+def test_the_performance_page_is_what_its_figures_give():
+    writer = runpy.run_path(str(ROOT / "docs" / "write_performance.py"))
+    results = json.loads((ROOT / "docs" / "performance.json").read_text(encoding="utf-8"))
+    assert (ROOT / "docs" / "performance.md").read_text(encoding="utf-8") == writer["page"](results)

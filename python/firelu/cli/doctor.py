@@ -9,13 +9,13 @@ import json
 import os
 import platform
 from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy
 
 import firelu
 
+from ..bench.report import processor
 from .terminal import Terminal
 
 if TYPE_CHECKING:
@@ -87,18 +87,9 @@ def _versions() -> dict[str, str | None]:
     return versions
 
 
-def _processor_name() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError:
-        lines = []
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.processor() or platform.machine()
-
-
 def _cpu() -> dict[str, Any]:
     return {
-        "name": _processor_name(),
+        "name": processor(),
         "architecture": platform.machine(),
         "cores": os.cpu_count(),
         "threads": firelu.get_num_threads(),
