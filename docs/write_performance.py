@@ -1,6 +1,6 @@
 """Write docs/performance.md and its picture from docs/performance.json, a file of `firelu bench --json`.
 
-    firelu bench --json docs/performance.json && python docs/write_performance.py
+firelu bench --json docs/performance.json && python docs/write_performance.py
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ HERE = Path(__file__).parent
 PAGE = """# Performance
 
 The measure is the time to copy the same bytes: an operator that reads its inputs and writes its outputs once cannot be
-faster than memory. A ratio of 1 means as fast as a copy; the copy is the fastest that the machine does,
-on as many threads, into memory that is warm.
+faster than memory. A ratio of 1 means as fast as a copy; the copy is the fastest that the machine does, on as many
+threads, into memory that is warm.
 
-**This page is written by a program** from one run of `firelu bench` (firelu {version}) on: {processor}, {threads} threads,
-level {level}, last-level cache {cache} MiB. Times on a shared machine wander by a third from run to run; ratios are taken
-within one run. Nothing was measured on a GPU: the CUDA kernels never ran on hardware.
+**This page is written by a program** from one run of `firelu bench` (firelu {version}) on: {processor}, {threads}
+threads, level {level}, last-level cache {cache} MiB. Times on a shared machine wander by a third from run to run; ratios
+are taken within one run. Nothing was measured on a GPU: the CUDA kernels never ran on hardware.
 
 ```console
 $ firelu bench                         # on your machine
@@ -28,8 +28,8 @@ $ firelu bench --json results.json --plot results.png
 
 ![Time of each case beside a copy of the same bytes](images/performance.png)
 
-*with out*: into an array that exists (`out=`). *new array*: into one that the call allocates, from recycled memory. *goal*: what
-the project asks of itself on a quiet machine; a ratio above it is set in **bold**.
+*with out*: into an array that exists (`out=`). *new array*: into one that the call allocates, from recycled memory.
+*goal*: what the project asks of itself on a quiet machine; a ratio above it is set in **bold**.
 
 {table}
 
@@ -46,19 +46,19 @@ How many times as long others take for the same result as firelu does with a new
 
 
 def table(titles: list[str], rows: list[list[str]]) -> str:
-    """A Markdown table; all columns but the first to the right."""
+    """Give a Markdown table; all columns but the first to the right."""
     rule = ["---", *["---:"] * (len(titles) - 1)]
     return "\n".join("| " + " | ".join(row) + " |" for row in [titles, rule, *rows])
 
 
 def ratio(value: float, goal: float | None) -> str:
-    """A ratio, bold where it misses its goal."""
+    """Give a ratio, bold where it misses its goal."""
     text = f"{value:.2f}"
     return f"**{text}**" if goal is not None and value > goal else text
 
 
 def page(results: dict[str, Any]) -> str:
-    """The text of the page."""
+    """Give the text of the page."""
     machine, cases = results["machine"], results["cases"]
     rows = [
         [
@@ -76,7 +76,9 @@ def page(results: dict[str, Any]) -> str:
         [
             case["name"],
             *(
-                f"{case['peers_seconds'][name] / case['allocating_seconds']:.1f}" if name in case["peers_seconds"] else ""
+                f"{case['peers_seconds'][name] / case['allocating_seconds']:.1f}"
+                if name in case["peers_seconds"]
+                else ""
                 for name in names
             ),
         ]

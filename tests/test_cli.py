@@ -17,7 +17,9 @@ def test_module_and_entry_point_are_the_same_command():
     assert done.stdout == f"firelu {firelu.__version__}\n"
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["doctor", "--help"], ["ops", "-h"], ["demo", "-h"], ["bench", "-h"]])
+@pytest.mark.parametrize(
+    "arguments", [["--help"], ["doctor", "--help"], ["ops", "-h"], ["demo", "-h"], ["bench", "-h"]]
+)
 def test_help_everywhere(arguments, capsys):
     with pytest.raises(SystemExit) as ended:
         main(arguments)

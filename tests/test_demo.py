@@ -45,9 +45,7 @@ def test_a_filter_removes_aliases_and_images(page):
     )
     assert nearest > -3
     assert blurred < nearest - 10
-    nearest, blurred = finding(
-        page, "Larger: images", r"nearest neighbour ([-+.\d]+) dB.*\[1, 3, 3, 1\] ([-+.\d]+) dB"
-    )
+    nearest, blurred = finding(page, "Larger: images", r"nearest neighbour ([-+.\d]+) dB.*\[1, 3, 3, 1\] ([-+.\d]+) dB")
     assert blurred < nearest - 10
 
 

@@ -27,7 +27,9 @@ print(*sorted({name.partition(".")[0] for name in set(sys.modules) - before if n
     assert set(run(script).split()) <= allowed
 
 
-@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="threads are counted in /proc, which this system lacks")
+@pytest.mark.skipif(
+    not Path("/proc/self/task").exists(), reason="threads are counted in /proc, which this system lacks"
+)
 def test_import_starts_no_thread():
     script = """
 import os
@@ -40,7 +42,9 @@ print(len(os.listdir("/proc/self/task")) - before)
     assert run(script) == "0\n"
 
 
-@pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="libraries are read from /proc, which this system lacks")
+@pytest.mark.skipif(
+    not Path("/proc/self/maps").exists(), reason="libraries are read from /proc, which this system lacks"
+)
 def test_import_loads_no_gpu_driver():
     script = """
 import firelu

@@ -72,7 +72,9 @@ def draw_responses() -> None:
         phases = np.exp(-2j * np.pi * frequency[:, None] * np.arange(len(taps)))
         axis.plot(frequency, 20 * np.log10(np.abs(phases @ taps) + 1e-6), label=name)
     axis.axvspan(0.25, 0.5, color="0.93", zorder=0)
-    axis.annotate("these frequencies fold back\nwhen every second sample is kept", (0.37, -8), ha="center", color="0.35")
+    axis.annotate(
+        "these frequencies fold back\nwhen every second sample is kept", (0.37, -8), ha="center", color="0.35"
+    )
     axis.set(xlabel="cycles per sample", ylabel="response, dB", ylim=(-60, 4), xlim=(0, 0.5))
     axis.legend(frameon=False, loc="lower left")
     save(figure, "upfirdn2d_responses.png")

@@ -21,8 +21,14 @@ def add_parser(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
         "blur kernel recovered through the gradient definitions, a toy diffusion, timings. Writes PNG files and one "
         "HTML page. Needs firelu[demo].",
     )
-    parser.add_argument("-o", "--output", metavar="DIR", type=Path, default=Path("demo-output"),
-                        help="where the pictures and the page go (demo-output)")
+    parser.add_argument(
+        "-o",
+        "--output",
+        metavar="DIR",
+        type=Path,
+        default=Path("demo-output"),
+        help="where the pictures and the page go (demo-output)",
+    )
     parser.add_argument("--image", metavar="FILE", type=Path, help="use this picture instead of a generated one")
     parser.set_defaults(run=run)
 

@@ -11,9 +11,8 @@ import platform
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-import numpy
-
 import firelu
+import numpy
 
 from ..bench.report import processor
 from .terminal import Terminal

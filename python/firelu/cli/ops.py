@@ -69,8 +69,11 @@ def _describe(schema: firelu.OpSchema, terminal: Terminal) -> None:
 
 
 def _input_text(item: firelu.Input) -> str:
-    notes = [note for flag, note in ((item.optional, "may be omitted"), (item.shape_only, "lends only its shape and dtype"))
-             if flag]
+    notes = [
+        note
+        for flag, note in ((item.optional, "may be omitted"), (item.shape_only, "lends only its shape and dtype"))
+        if flag
+    ]
     return item.doc + (f" ({', '.join(notes)})" if notes else "")
 
 
@@ -92,8 +95,12 @@ def _facts(schema: firelu.OpSchema) -> list[tuple[str, str]]:
         ("dtypes", ", ".join(schema.dtypes)),
         ("devices", ", ".join(schema.devices)),
         ("in place", in_place or "no"),
-        ("shapes", "every output has the first input's type and shape" if schema.identical_type_and_shape
-         else "see the outputs; schema.infer() computes them"),
+        (
+            "shapes",
+            "every output has the first input's type and shape"
+            if schema.identical_type_and_shape
+            else "see the outputs; schema.infer() computes them",
+        ),
         ("ONNX", schema.onnx or "no operator of the same meaning"),
         ("cost", schema.cost_formula),
     ]

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import firelu
 import matplotlib.pyplot as plt
 import numpy
-
-import firelu
 
 from .page import Section
 from .pictures import Array, Pictures, grey, show, signal_to_noise
@@ -15,7 +14,8 @@ from .pictures import Array, Pictures, grey, show, signal_to_noise
 _TEXT = """
 A picture and its blurred copy are given; the blur is not. The net below says how the copy would come about and how far
 off it is; add_gradient_operators turns it into the net of its derivatives, by asking each operator for its gradient
-definition. Gradient descent on K then finds the blur. The derivative by X, asked for in the same way, sharpens the copy.
+definition. Gradient descent on K then finds the blur. The derivative by X, asked for in the same way, sharpens the
+copy.
 """
 _TAPS = 15
 _SIDE = 192
@@ -29,7 +29,7 @@ class _Loss:
 
     def __init__(self, target: Array) -> None:
         half = _TAPS // 2
-        padding = {name: half for name in ("pad_x0", "pad_x1", "pad_y0", "pad_y1")}
+        padding = dict.fromkeys(("pad_x0", "pad_x1", "pad_y0", "pad_y1"), half)
         self.forward = [
             firelu.create_operator("UpFirDn2d", ["X", "K"], ["Y"], **padding),
             firelu.create_operator("Sub", ["Y", "T"], ["E"]),
@@ -75,7 +75,7 @@ def _descend(
 
 
 def _stroke() -> Array:
-    """The blur of a shaking camera: the light of a point, spread along a curved stroke."""
+    """Give the blur of a shaking camera: the light of a point, spread along a curved stroke."""
     time = numpy.linspace(0, 1, 400)
     x = _TAPS / 2 + 5.2 * numpy.sin(2.6 * time - 1.3)
     y = _TAPS / 2 + 4.6 * numpy.cos(4.4 * time - 0.6)
@@ -121,7 +121,8 @@ def section(pictures: Pictures) -> Section:
     caption = "A blur found from a picture and its blurred copy, and the copy sharpened with it."
     findings = [
         f"The blur kernel was found to within {100 * error:.1f} % (sum of absolute differences) in "
-        f"{_KERNEL_STEPS} steps; the error fell from {losses[0]:.1e} to {losses[-1]:.1e}, the noise is {_NOISE**2:.1e}.",
+        f"{_KERNEL_STEPS} steps; the error fell from {losses[0]:.1e} to {losses[-1]:.1e}, where the noise is "
+        f"{_NOISE**2:.1e}.",
         f"With it the blurred picture went from {start:.1f} dB to {end:.1f} dB.",
     ]
     code = "\n".join(

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-import matplotlib.pyplot as plt
-
 import firelu
+import matplotlib.pyplot as plt
 
 from .kernels import KERNELS
 from .page import Section
@@ -33,8 +32,6 @@ of the frequencies it can hold plus what comes of those it cannot, and the latte
 of both parts: where the alias reaches the signal, nobody can tell them apart any more.
 """
 _BORDER = 16
-
-
 
 
 def _ways() -> dict[str, Callable[[Array], Array]]:

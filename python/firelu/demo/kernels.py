@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 
 def windowed_sinc(taps: int, factor: int = 2, beta: float = 5.0) -> NDArray[Any]:
-    """The ideal low-pass filter for a factor, cut off by a Kaiser window after `taps` taps."""
+    """Give the ideal low-pass filter for a factor, cut off by a Kaiser window after `taps` taps."""
     place = numpy.arange(taps) - (taps - 1) / 2
     return numpy.sinc(place / factor) * numpy.kaiser(taps, beta)
 

@@ -23,13 +23,15 @@ SIZE = 512
 _LARGEST = 1024
 _SUPERSAMPLES = 4
 
-plt.rcParams.update({
-    "font.size": 10,
-    "axes.titlesize": 10,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "figure.dpi": 110,
-})
+plt.rcParams.update(
+    {
+        "font.size": 10,
+        "axes.titlesize": 10,
+        "axes.spines.top": False,
+        "axes.spines.right": False,
+        "figure.dpi": 110,
+    }
+)
 
 
 class Pictures:
@@ -107,13 +109,13 @@ def scene(size: int) -> Array:
 
 
 def grey(picture: Array) -> Array:
-    """The brightness, [1, 1, H, W]."""
+    """Give the brightness, [1, 1, H, W]."""
     weights = numpy.array([0.2126, 0.7152, 0.0722], dtype=picture.dtype)
     return numpy.tensordot(picture, weights, axes=([1], [0]))[:, None]
 
 
 def low_frequencies(picture: Array, factor: int) -> Array:
-    """What a picture `factor` times smaller can hold: the rest of the spectrum is set to zero."""
+    """Give what a picture `factor` times smaller can hold: the rest of the spectrum is set to zero."""
     spectrum = numpy.fft.fft2(picture.astype(numpy.float64))
     for axis in (-2, -1):
         frequency = numpy.abs(numpy.fft.fftfreq(picture.shape[axis]))
@@ -123,7 +125,7 @@ def low_frequencies(picture: Array, factor: int) -> Array:
 
 
 def spectrum(picture: Array) -> Array:
-    """The strength of each frequency in decibels, [H, W], zero frequency in the middle."""
+    """Give the strength of each frequency in decibels, [H, W], zero frequency in the middle."""
     values = grey(picture)[0, 0].astype(numpy.float64)
     window = numpy.hanning(values.shape[0])[:, None] * numpy.hanning(values.shape[1])
     strength = numpy.abs(numpy.fft.fftshift(numpy.fft.fft2((values - values.mean()) * window)))
@@ -131,7 +133,7 @@ def spectrum(picture: Array) -> Array:
 
 
 def spectrum_by_frequency(picture: Array) -> tuple[Array, Array]:
-    """The strength in decibels by frequency in cycles per pixel, all directions together."""
+    """Give the strength in decibels by frequency in cycles per pixel, all directions together."""
     power = 10 ** (spectrum(picture) / 10)
     y, x = (numpy.fft.fftshift(numpy.fft.fftfreq(size)) for size in power.shape)
     ring = (numpy.hypot(x, y[:, None]) * 160).astype(int).ravel()
@@ -140,27 +142,27 @@ def spectrum_by_frequency(picture: Array) -> tuple[Array, Array]:
 
 
 def varying(picture: Array) -> Array:
-    """The picture without its mean, which no kernel changes."""
+    """Give the picture without its mean, which no kernel changes."""
     return picture - picture.mean(axis=(2, 3), keepdims=True)
 
 
 def slug(name: str) -> str:
-    """A name as part of a file's name."""
+    """Give a name as part of a file's name."""
     return name.strip("[]").replace(", ", "").replace(" ", "_").replace("-", "_")
 
 
 def decibels(part: Array, whole: Array) -> float:
-    """How strong a part is beside the whole."""
+    """Give how strong a part is beside the whole."""
     return float(10 * numpy.log10((part.astype(numpy.float64) ** 2).mean() / (whole.astype(numpy.float64) ** 2).mean()))
 
 
 def signal_to_noise(picture: Array, truth: Array) -> float:
-    """The peak signal-to-noise ratio in decibels; pictures are in 0 to 1."""
+    """Give the peak signal-to-noise ratio in decibels; pictures are in 0 to 1."""
     return float(-10 * numpy.log10(((picture - truth).astype(numpy.float64) ** 2).mean()))
 
 
 def interior(picture: Array, border: int) -> Array:
-    """The picture without its border, where padding counts."""
+    """Give the picture without its border, where padding counts."""
     return picture[..., border:-border, border:-border]
 
 

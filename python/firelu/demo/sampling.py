@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import matplotlib.pyplot as plt
 import numpy
-from matplotlib.font_manager import FontProperties
-from matplotlib.textpath import TextPath
-
 from firelu.diffusion import (
     extract_into_tensor,
     make_beta_schedule,
@@ -14,14 +11,16 @@ from firelu.diffusion import (
     make_ddim_timesteps,
     noise_like,
 )
+from matplotlib.font_manager import FontProperties
+from matplotlib.textpath import TextPath
 
 from .page import Section
 from .pictures import Array, Pictures
 
 _TEXT = """
 A diffusion model turns noise into data by removing a little noise at a time; how much at each step is the schedule.
-Here the data is a cloud of points in the shape of three letters. What a network would have to learn, the noise in a noisy
-point, is a formula for such a cloud, so nothing stands between the helpers of firelu.diffusion and the result.
+Here the data is a cloud of points in the shape of three letters. What a network would have to learn, the noise in a
+noisy point, is a formula for such a cloud, so nothing stands between the helpers of firelu.diffusion and the result.
 """
 _TRAINED_STEPS = 1000
 _POINTS = 3000
@@ -29,7 +28,7 @@ _SPREAD = 0.015  # the standard deviation of the data around each centre
 
 
 def _letters(text: str = "FIR", rows: int = 24) -> Array:
-    """Centres [K, 2] on a grid inside the letters, centred, with a spread of about one."""
+    """Give centres [K, 2] on a grid inside the letters, centred, with a spread of about one."""
     path = TextPath((0, 0), text, size=1, prop=FontProperties(family="DejaVu Sans", weight="bold"))
     box = path.get_extents()
     step = box.height / rows
@@ -40,7 +39,7 @@ def _letters(text: str = "FIR", rows: int = 24) -> Array:
 
 
 def _noise_of(x: Array, signal: Array, centres: Array) -> Array:
-    """The noise that is in `x` [N, 2] when `signal` [N, 1] of the data is left: the exact answer."""
+    """Give the noise that is in `x` [N, 2] when `signal` [N, 1] of the data is left: the exact answer."""
     variance = signal * _SPREAD**2 + 1 - signal
     places = numpy.sqrt(signal[0]) * centres
     # The logarithm of each centre's share but for a constant, which the largest stands for.
@@ -52,7 +51,7 @@ def _noise_of(x: Array, signal: Array, centres: Array) -> Array:
 
 
 def _sample(centres: Array, schedule: str, steps: int, eta: float, keep: tuple[int, ...] = ()) -> list[Array]:
-    """Points [N, 2] at the visits in `keep` and at the end, drawn in `steps` DDIM steps."""
+    """Give points [N, 2] at the visits in `keep` and at the end, drawn in `steps` DDIM steps."""
     rng = numpy.random.default_rng(3)
     alphacums = numpy.cumprod(1 - make_beta_schedule(schedule, _TRAINED_STEPS))
     timesteps = make_ddim_timesteps("uniform", steps, _TRAINED_STEPS, verbose=False)
@@ -70,7 +69,7 @@ def _sample(centres: Array, schedule: str, steps: int, eta: float, keep: tuple[i
 
 
 def _distance(points: Array, centres: Array) -> float:
-    """The root of the mean squared distance to the nearest centre."""
+    """Give the root of the mean squared distance to the nearest centre."""
     squares = (points**2).sum(axis=1)[:, None] - 2 * points @ centres.T + (centres**2).sum(axis=1)
     return float(numpy.sqrt(numpy.maximum(squares.min(axis=1), 0).mean()))
 

@@ -6,11 +6,10 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import firelu
 import matplotlib.pyplot as plt
 import numpy
 import scipy.signal
-
-import firelu
 
 from .page import Section
 from .pictures import Array, Pictures
@@ -25,7 +24,7 @@ _SECONDS = 0.4
 
 
 def _time(function: Callable[[], Any]) -> float:
-    """The smallest time of several calls, in seconds."""
+    """Give the smallest time of several calls, in seconds."""
     function()
     best, end = float("inf"), time.perf_counter() + _SECONDS
     while time.perf_counter() < end:
@@ -41,7 +40,7 @@ def _by_numpy(x: Array, bias: Array) -> Array:
 
 
 def _by_scipy(x: Array, taps: Array, up: int, down: int) -> Array:
-    """The same filter, an axis at a time: scipy knows the operation in one dimension."""
+    """Give the same filter, an axis at a time: scipy knows the operation in one dimension."""
     rows = scipy.signal.upfirdn(taps, x, up, down, axis=3)
     return scipy.signal.upfirdn(taps, rows, up, down, axis=2)
 
@@ -116,5 +115,7 @@ def section(pictures: Pictures) -> Section:
     axis.legend(frameon=False, fontsize=8, loc="lower right")
     shape = " x ".join(map(str, _SHAPE))
     caption = f"Time in copies of the same bytes, {shape} float32, {firelu.get_num_threads()} threads. Less is better."
-    finding = f"On this machine firelu is {min(speedups):.1f} to {max(speedups):.1f} times as fast as numpy and scipy here."
+    finding = (
+        f"On this machine firelu is {min(speedups):.1f} to {max(speedups):.1f} times as fast as numpy and scipy here."
+    )
     return Section("Time", _TEXT, [pictures.plot("timing", plot, caption)], [finding], table=table)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+import firelu
 import matplotlib.pyplot as plt
 import numpy
-
-import firelu
 
 from .kernels import KERNELS, windowed_sinc
 from .page import Section
