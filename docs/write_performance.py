@@ -17,8 +17,8 @@ faster than memory. A ratio of 1 means as fast as a copy; the copy is the fastes
 threads, into memory that is warm.
 
 **This page is written by a program** from one run of `firelu bench` (firelu {version}) on: {processor}, {threads}
-threads, level {level}, last-level cache {cache} MiB. Times on a shared machine wander by a third from run to run; ratios
-are taken within one run. Nothing was measured on a GPU: the CUDA kernels never ran on hardware.
+threads, level {level}, last-level cache {cache} MiB. Times on a shared machine wander by a third from run to run;
+ratios are taken within one run. Nothing was measured on a GPU: the CUDA kernels never ran on hardware.
 
 ```console
 $ firelu bench                         # on your machine
