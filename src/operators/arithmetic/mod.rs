@@ -56,7 +56,8 @@ fn binary(name: &str, doc: &str, kernel: fn(&Call<'_>) -> Result<()>, gradient: 
         .output("C", "The broadcast shape, and the type of A.")
         .allow_inplace(&[(0, 0), (1, 0)])
         .inherit_onnx_schema(name)
-        .tensor_inference_function(infer_broadcast);
+        .tensor_inference_function(infer_broadcast)
+        .cost_formula("1 flop an output element; each input is read once and the output written once");
     let cost = cost(&schema);
     Operator::new(schema.cost_inference_function(cost), kernel).with_gradient(gradient)
 }
@@ -86,7 +87,8 @@ pub fn sum() -> Operator {
         .output("S", "The shape and type of X.")
         .allow_inplace(&[(0, 0)])
         .identical_type_and_shape()
-        .inherit_onnx_schema("Sum");
+        .inherit_onnx_schema("Sum")
+        .cost_formula("(inputs - 1) flops an element; each input is read once and the output written once");
     let cost = cost(&schema);
     Operator::new(schema.cost_inference_function(cost), cpu::sum).with_gradient(Gradient::defined(get_sum_gradient))
 }

@@ -44,6 +44,10 @@ fn check_output_gradient(signature: &Signature<'_>, dy: usize, x: &Shape, geomet
 /// A multiply and an add for each tap of each forward output sample, as if K were not separable: a
 /// cost is known before K's values are.
 fn with_cost(schema: OpSchema, x: usize, k: usize) -> OpSchema {
+    let schema = schema.cost_formula(
+        "2 * ceil(taps_x / up_x) * ceil(taps_y / up_y) flops a sample of the forward output, as if K were not \
+         separable; inputs with values are read once and the output written once",
+    );
     let plain = schema.clone();
     schema.cost_inference_function(move |signature, outputs| {
         let (geometry, x) = (geometry(signature, x, k)?, &signature.input(x).shape);
