@@ -36,8 +36,8 @@ __device__ __forceinline__ void map_vectors(const MapParameters &p, Function fun
             for (int i = 0; i < LANES; i++) {
                 C values[INPUTS];
 #pragma unroll
-                for (int k = 0; k < INPUTS; k++) values[k] = widen(packs[k][v].lanes[i]);
-                result.lanes[i] = narrow<T>(function(values));
+                for (int k = 0; k < INPUTS; k++) values[k] = packs[k][v].get(i);
+                result.set(i, function(values));
             }
             store_pack(output + position * LANES, result);
         }

@@ -4,12 +4,15 @@
 #pragma once
 #include "types.cuh"
 
-constexpr i32 THREADS = 256;        // threads of every block
-constexpr i32 VECTORS = 4;          // sixteen-byte vectors that one thread handles
-constexpr i32 MAX_RANK = 8;         // dimensions left after the host has merged what can be merged
-constexpr i32 CHUNK = 8192;         // elements that one block of a strided reduction adds
-constexpr i32 SUM_INPUTS = 8;       // operands of one contiguous Sum launch
-constexpr i32 PIXEL_BYTES = 64;     // channels-last tiles hold this many bytes of channels a pixel
+// Enumerators, since constants of namespace scope would become global variables of the module.
+enum : i32 {
+    THREADS = 256,    // threads of every block
+    VECTORS = 2,      // sixteen-byte vectors that one thread handles
+    MAX_RANK = 8,     // dimensions left after the host has merged what can be merged
+    CHUNK = 8192,     // elements that one block of a strided reduction adds
+    SUM_INPUTS = 8,   // operands of one contiguous Sum launch
+    PIXEL_BYTES = 64, // channels-last tiles hold this many bytes of channels a pixel
+};
 
 // Contiguous: output[i] = f(inputs[0][i], inputs[1][i]).
 struct MapParameters {

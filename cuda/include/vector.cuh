@@ -1,46 +1,41 @@
-// Sixteen bytes at a time.
+// Sixteen bytes at a time, kept as four words until a lane is needed: halves unpacked early would cost a register each.
 #pragma once
 #include "types.cuh"
 
-template <typename T> struct alignas(16) Pack {
-    static constexpr int LANES = 16 / sizeof(T);
-    T lanes[LANES];
+template <typename T> struct Pack {
+    enum : i32 { LANES = 16 / sizeof(T) };
+    u32 words[4];
+
+    __device__ __forceinline__ Compute<T> get(int lane) const {
+        if constexpr (sizeof(T) == 2) {
+            return widen(T{u16(lane % 2 ? words[lane / 2] >> 16 : words[lane / 2])});
+        } else if constexpr (sizeof(T) == 4) {
+            return __uint_as_float(words[lane]);
+        } else {
+            return __hiloint2double(words[2 * lane + 1], words[2 * lane]);
+        }
+    }
+    // Lanes are set in ascending order, each once.
+    __device__ __forceinline__ void set(int lane, Compute<T> value) {
+        if constexpr (sizeof(T) == 2) {
+            const u32 bits = narrow<T>(value).bits;
+            words[lane / 2] = lane % 2 ? words[lane / 2] | bits << 16 : bits;
+        } else if constexpr (sizeof(T) == 4) {
+            words[lane] = __float_as_uint(value);
+        } else {
+            words[2 * lane] = __double2loint(value);
+            words[2 * lane + 1] = __double2hiint(value);
+        }
+    }
 };
 
 template <typename T> __device__ __forceinline__ Pack<T> load_pack(const T *address) {
-    uint4 raw = *reinterpret_cast<const uint4 *>(address);
+    const uint4 raw = *reinterpret_cast<const uint4 *>(address);
     Pack<T> pack;
-    if constexpr (sizeof(T) == 2) {
-        u32 words[4] = {raw.x, raw.y, raw.z, raw.w};
-#pragma unroll
-        for (int i = 0; i < 4; i++) {
-            pack.lanes[2 * i].bits = u16(words[i]);
-            pack.lanes[2 * i + 1].bits = u16(words[i] >> 16);
-        }
-    } else if constexpr (sizeof(T) == 4) {
-        u32 words[4] = {raw.x, raw.y, raw.z, raw.w};
-#pragma unroll
-        for (int i = 0; i < 4; i++) pack.lanes[i] = __uint_as_float(words[i]);
-    } else {
-        pack.lanes[0] = __hiloint2double(raw.y, raw.x);
-        pack.lanes[1] = __hiloint2double(raw.w, raw.z);
-    }
+    pack.words[0] = raw.x, pack.words[1] = raw.y, pack.words[2] = raw.z, pack.words[3] = raw.w;
     return pack;
 }
 
 template <typename T> __device__ __forceinline__ void store_pack(T *address, const Pack<T> &pack) {
-    uint4 raw;
-    if constexpr (sizeof(T) == 2) {
-        raw.x = u32(pack.lanes[0].bits) | u32(pack.lanes[1].bits) << 16;
-        raw.y = u32(pack.lanes[2].bits) | u32(pack.lanes[3].bits) << 16;
-        raw.z = u32(pack.lanes[4].bits) | u32(pack.lanes[5].bits) << 16;
-        raw.w = u32(pack.lanes[6].bits) | u32(pack.lanes[7].bits) << 16;
-    } else if constexpr (sizeof(T) == 4) {
-        raw = make_uint4(__float_as_uint(pack.lanes[0]), __float_as_uint(pack.lanes[1]),
-                         __float_as_uint(pack.lanes[2]), __float_as_uint(pack.lanes[3]));
-    } else {
-        raw = make_uint4(__double2loint(pack.lanes[0]), __double2hiint(pack.lanes[0]),
-                         __double2loint(pack.lanes[1]), __double2hiint(pack.lanes[1]));
-    }
-    *reinterpret_cast<uint4 *>(address) = raw;
+    *reinterpret_cast<uint4 *>(address) = make_uint4(pack.words[0], pack.words[1], pack.words[2], pack.words[3]);
 }

@@ -1,0 +1,83 @@
+// Add, Sub and Mul with broadcasting, and ReduceSum over any axes.
+#include "map.cuh"
+#include "reduce.cuh"
+
+template <typename C> struct Add {
+    __device__ C operator()(const C (&values)[2]) const { return values[0] + values[1]; }
+};
+template <typename C> struct Sub {
+    __device__ C operator()(const C (&values)[2]) const { return values[0] - values[1]; }
+};
+template <typename C> struct Mul {
+    __device__ C operator()(const C (&values)[2]) const { return values[0] * values[1]; }
+};
+
+// One thread an output: for short sums and for very many outputs.
+template <typename T, typename Index> __device__ __forceinline__ void reduce_by_thread(const ReduceSumParameters &p) {
+    const Index index = thread_index<Index>();
+    if (index >= Index(p.kept.count)) return;
+    i64 base[2];
+    locate(p.kept, index, base);
+    const T *input = pointer<const T>(p.input) + base[1];
+    double sum = 0.0;
+    for (Index m = 0; m < Index(p.reduced.count); m++) {
+        i64 offsets[2];
+        locate(p.reduced, m, offsets);
+        sum += double(widen(input[offsets[1]]));
+    }
+    pointer<T>(p.output)[base[0]] = narrow<T>(Compute<T>(sum));
+}
+
+// One block an output and chunk.
+template <typename T, typename Index> __device__ __forceinline__ void reduce_by_block(const ReduceSumParameters &p) {
+    const Index output = Index(i64(blockIdx.x) / p.chunks);
+    const Index chunk = Index(i64(blockIdx.x) - i64(output) * p.chunks);
+    i64 base[2];
+    locate(p.kept, output, base);
+    const T *input = pointer<const T>(p.input) + base[1];
+    double sum = 0.0;
+    for (i32 k = threadIdx.x; k < CHUNK; k += THREADS) {
+        const Index m = chunk * Index(CHUNK) + k;
+        if (m < Index(p.reduced.count)) {
+            i64 offsets[2];
+            locate(p.reduced, m, offsets);
+            sum += double(widen(input[offsets[1]]));
+        }
+    }
+    const double total = block_sum(sum);
+    if (threadIdx.x == 0) pointer<double>(p.partials)[blockIdx.x] = total;
+}
+
+#define VECTOR(suffix, T)                                                                                              \
+    extern "C" __global__ void __launch_bounds__(THREADS) add_##suffix(MapParameters p) {                              \
+        map_vectors<T, 2>(p, Add<Compute<T>>{});                                                                       \
+    }                                                                                                                  \
+    extern "C" __global__ void __launch_bounds__(THREADS) sub_##suffix(MapParameters p) {                              \
+        map_vectors<T, 2>(p, Sub<Compute<T>>{});                                                                       \
+    }                                                                                                                  \
+    extern "C" __global__ void __launch_bounds__(THREADS) mul_##suffix(MapParameters p) {                              \
+        map_vectors<T, 2>(p, Mul<Compute<T>>{});                                                                       \
+    }
+#define STRIDED(suffix, T, width, Index)                                                                               \
+    extern "C" __global__ void __launch_bounds__(THREADS) add_strided_##suffix##_##width(StridedMapParameters p) {     \
+        map_strided<T, Index, 2>(p, Add<Compute<T>>{});                                                                \
+    }                                                                                                                  \
+    extern "C" __global__ void __launch_bounds__(THREADS) sub_strided_##suffix##_##width(StridedMapParameters p) {     \
+        map_strided<T, Index, 2>(p, Sub<Compute<T>>{});                                                                \
+    }                                                                                                                  \
+    extern "C" __global__ void __launch_bounds__(THREADS) mul_strided_##suffix##_##width(StridedMapParameters p) {     \
+        map_strided<T, Index, 2>(p, Mul<Compute<T>>{});                                                                \
+    }                                                                                                                  \
+    extern "C" __global__ void __launch_bounds__(THREADS)                                                              \
+        reduce_sum_by_thread_##suffix##_##width(ReduceSumParameters p) {                                               \
+        reduce_by_thread<T, Index>(p);                                                                                 \
+    }                                                                                                                  \
+    extern "C" __global__ void __launch_bounds__(THREADS)                                                              \
+        reduce_sum_by_block_##suffix##_##width(ReduceSumParameters p) {                                                \
+        reduce_by_block<T, Index>(p);                                                                                  \
+    }
+
+FOR_EACH_TYPE(VECTOR)
+FOR_EACH_TYPE_AND_INDEX(STRIDED)
+
+extern "C" __global__ void __launch_bounds__(THREADS) reduce_sum_finish(FinishParameters p) { finish_sum(p); }
