@@ -173,8 +173,8 @@ struct UpFirDn2dParameters {
     i32 taps_y;
     i32 tiles_x;
     i32 tiles_y;
-    i32 tile_width;         // outputs of one block; powers of two
-    i32 tile_height;
+    i32 tile_width_log2;    // outputs of one block
+    i32 tile_height_log2;
     i32 window_width;       // inputs that a tile needs
     i32 window_height;
     i32 pitch;              // elements between the window's rows in shared memory
@@ -211,8 +211,8 @@ struct KernelGradientParameters {
     i32 flip;
     i32 tiles_x;
     i32 tiles_y;
-    i32 tile_width;         // a power of two
-    i32 tile_height;
+    i32 tile_width_log2;
+    i32 tile_height_log2;
     i32 window_width;
     i32 window_height;
     i32 reserved;
