@@ -4,6 +4,8 @@
 //! `alpha ≥ 0`; with a negative slope it is taken from x itself.
 
 mod cpu;
+#[cfg(feature = "cuda")]
+mod cuda;
 pub mod formula;
 
 use crate::core::args::{ArgSpec, ArgValue, Args};
@@ -43,8 +45,10 @@ pub fn leaky_relu() -> Operator {
         .identical_type_and_shape()
         .inherit_onnx_schema("LeakyRelu");
     let cost = two_flops_an_element(&schema);
-    Operator::new(schema.cost_inference_function(cost), cpu::forward)
-        .with_gradient(Gradient::defined(GetLeakyReluGradient))
+    let operator = Operator::new(schema.cost_inference_function(cost), cpu::forward);
+    #[cfg(feature = "cuda")]
+    let operator = operator.with_cuda(cuda::forward);
+    operator.with_gradient(Gradient::defined(GetLeakyReluGradient))
 }
 
 /// The operator `LeakyReluGradient`.
@@ -58,8 +62,10 @@ pub fn leaky_relu_gradient() -> Operator {
         .allow_inplace(&[(1, 0)])
         .identical_type_and_shape();
     let cost = two_flops_an_element(&schema);
-    Operator::new(schema.cost_inference_function(cost), cpu::gradient)
-        .with_gradient(Gradient::defined(get_leaky_relu_gradient_gradient))
+    let operator = Operator::new(schema.cost_inference_function(cost), cpu::gradient);
+    #[cfg(feature = "cuda")]
+    let operator = operator.with_cuda(cuda::gradient);
+    operator.with_gradient(Gradient::defined(get_leaky_relu_gradient_gradient))
 }
 
 /// Makes `LeakyReluGradient` definitions of `LeakyRelu` definitions.
