@@ -201,7 +201,8 @@ struct KernelGradientParameters {
     i64 output_height;
     i64 pad_x;
     i64 pad_y;
-    i64 blocks;             // partials of one tap
+    i64 blocks;             // of this launch, a tap
+    i64 stride;             // partials of one tap, over all launches
     i32 up_x;
     i32 up_y;
     i32 down_x;
@@ -217,4 +218,4 @@ struct KernelGradientParameters {
     i32 window_height;
     i32 reserved;
 };
-static_assert(sizeof(KernelGradientParameters) == 216, "mirrored by the host");
+static_assert(sizeof(KernelGradientParameters) == 224, "mirrored by the host");

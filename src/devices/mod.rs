@@ -5,7 +5,9 @@ pub mod cpu;
 pub mod cuda;
 
 use crate::core::device::Device;
-use crate::core::error::{Error, Result};
+#[cfg(not(feature = "cuda"))]
+use crate::core::error::Error;
+use crate::core::error::Result;
 use crate::core::shape::Strides;
 use crate::core::tensor::{Tensor, TensorType};
 

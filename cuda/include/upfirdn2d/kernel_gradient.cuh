@@ -48,7 +48,7 @@ template <typename T> __device__ __forceinline__ void kernel_gradient_tiled(cons
         for (int distance = 16; distance > 0; distance /= 2) sum += __shfl_down_sync(0xffffffffu, sum, distance);
         if (lane == 0) {
             const i32 place = p.flip ? p.taps_x * p.taps_y - 1 - tap : tap;
-            pointer<double>(p.partials)[place * p.blocks + blockIdx.x] = sum;
+            pointer<double>(p.partials)[place * p.stride + blockIdx.x] = sum;
         }
     }
 }
@@ -80,6 +80,6 @@ template <typename T> __device__ __forceinline__ void kernel_gradient_strided(co
     const double total = block_sum(sum);
     if (threadIdx.x == 0) {
         const i64 place = p.flip ? i64(p.taps_x) * p.taps_y - 1 - tap : tap;
-        pointer<double>(p.partials)[place * p.blocks + chunk] = total;
+        pointer<double>(p.partials)[place * p.stride + chunk] = total;
     }
 }

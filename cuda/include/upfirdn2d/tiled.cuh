@@ -36,7 +36,9 @@ template <typename T, int UP, int DOWN> struct Tiled {
         TAPS = 4,
         PER_PHASE = TAPS / UP,                           // taps that meet samples rather than inserted zeros
         WIDTH = 16 / sizeof(C),                          // outputs of a thread: one vector wide
-        HEIGHT = 4,
+        HEIGHT = DOWN == 2 ? 1 : 4,                      // a window of twice the size must fit too
+        WIDTH_LOG2 = WIDTH == 4 ? 2 : 1,
+        HEIGHT_LOG2 = HEIGHT == 4 ? 2 : 0,
         OUTPUTS_X = WIDTH / UP,                          // outputs of one phase
         OUTPUTS_Y = HEIGHT / UP,
         STEP_X = WIDTH * DOWN / UP,                      // input columns from one thread to the next
@@ -173,7 +175,7 @@ template <typename T, int UP, int DOWN> struct Tiled {
     static __device__ __forceinline__ void run(const UpFirDn2dParameters &p) {
         extern __shared__ double2 dynamic[];
         C *window = reinterpret_cast<C *>(dynamic);
-        const i32 across = p.tile_width_log2 - (WIDTH == 4 ? 2 : 1), down = p.tile_height_log2 - 2; // threads, log2
+        const i32 across = p.tile_width_log2 - WIDTH_LOG2, down = p.tile_height_log2 - HEIGHT_LOG2; // threads, log2
         const i32 thread = threadIdx.x, depth = THREADS >> (across + down);
         const i32 thread_x = thread & ((1 << across) - 1), thread_y = (thread >> across) & ((1 << down) - 1);
         const i32 thread_z = thread >> (across + down);

@@ -16,6 +16,17 @@ pub struct Merged<const N: usize> {
     strides: [Dims; N],
 }
 
+/// The last two merged dimensions, with strides in elements by operand.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Planes<const N: usize> {
+    /// The slower one; 1 where there is none.
+    pub batches: i64,
+    /// The faster one; 1 where there is none.
+    pub channels: i64,
+    /// Elements between batches and between channels.
+    pub strides: [[i64; 2]; N],
+}
+
 /// Merges the dimensions of `shape`. Each operand has byte strides and an element size; operand 0 sets the order.
 pub fn merge<const N: usize>(shape: &[usize], operands: [(&[isize], usize); N]) -> Merged<N> {
     let mut order: SmallVec<[usize; MAX_RANK]> = (0..shape.len()).filter(|&d| shape[d] != 1).collect();
@@ -76,19 +87,34 @@ impl<const N: usize> Merged<N> {
         for (row, strides) in layout.strides.iter_mut().zip(&self.strides) {
             row[..strides.len() - outer].copy_from_slice(&strides[outer..]);
         }
+        self.offsets(outer).map(|offsets| (layout, offsets)).collect()
+    }
+
+    /// The last two dimensions as batches and channels, and what to add to each operand's first element: one piece, or
+    /// as many as further dimensions make.
+    pub fn planes(&self) -> Vec<(Planes<N>, [i64; N])> {
+        let outer = self.sizes.len().saturating_sub(2);
+        let from_end = |values: &Dims, place: usize, none| values.len().checked_sub(place).map_or(none, |d| values[d]);
+        let planes = Planes {
+            batches: from_end(&self.sizes, 2, 1),
+            channels: from_end(&self.sizes, 1, 1),
+            strides: std::array::from_fn(|k| [from_end(&self.strides[k], 2, 0), from_end(&self.strides[k], 1, 0)]),
+        };
+        self.offsets(outer).map(|offsets| (planes, offsets)).collect()
+    }
+
+    /// The operands' offsets at every index of the first `outer` dimensions.
+    fn offsets(&self, outer: usize) -> impl Iterator<Item = [i64; N]> {
         let pieces: i64 = self.sizes[..outer].iter().product();
-        (0..pieces)
-            .map(|piece| {
-                let mut index: Dims = smallvec![0; outer];
-                let mut rest = piece;
-                for d in (0..outer).rev() {
-                    index[d] = rest % self.sizes[d];
-                    rest /= self.sizes[d];
-                }
-                let offset = |k: usize| index.iter().zip(&self.strides[k]).map(|(i, stride)| i * stride).sum();
-                (layout, std::array::from_fn(offset))
-            })
-            .collect()
+        (0..pieces).map(move |piece| {
+            let mut index: Dims = smallvec![0; outer];
+            let mut rest = piece;
+            for d in (0..outer).rev() {
+                index[d] = rest % self.sizes[d];
+                rest /= self.sizes[d];
+            }
+            std::array::from_fn(|k| index.iter().zip(&self.strides[k]).map(|(i, stride)| i * stride).sum())
+        })
     }
 }
 

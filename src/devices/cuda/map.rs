@@ -2,10 +2,12 @@
 
 use crate::core::device::Stream;
 use crate::core::error::Result;
-use crate::core::tensor::Parts;
+use crate::core::shape::Shape;
+use crate::core::tensor::{Parts, TensorType};
 use crate::devices::cuda::context::Context;
 use crate::devices::cuda::launch::Launch;
 use crate::devices::cuda::layout::merge;
+use crate::devices::cuda::memory::Memory;
 use crate::devices::cuda::parameters::{
     MapParameters, StridedMapParameters, StridedSumParameters, THREADS, VECTORS, suffix,
 };
@@ -92,4 +94,58 @@ pub fn copy(context: &'static Context, output: &Parts, input: &Parts, stream: St
         unsafe { context.launch(&launch, &parameters, stream) }?;
     }
     Ok(())
+}
+
+/// A tensor for the moment of one call: the caller's own memory, or a row-major copy of it.
+pub struct Dense {
+    parts: Parts,
+    _memory: Option<Memory>,
+}
+
+impl Dense {
+    /// Where it is.
+    pub fn parts(&self) -> &Parts {
+        &self.parts
+    }
+}
+
+fn scratch(context: &'static Context, like: &Parts, stream: Stream) -> Result<Dense> {
+    let memory = Memory::new(context, like.kind.bytes(), stream)?;
+    let parts = Parts {
+        pointer: memory.address() as *mut u8,
+        kind: like.kind.clone(),
+        strides: like.shape().row_major_strides(like.dtype()),
+        device: like.device,
+    };
+    Ok(Dense { parts, _memory: Some(memory) })
+}
+
+/// The tensor itself where it is row-major, else a copy that is.
+pub fn dense(context: &'static Context, parts: &Parts, stream: Stream) -> Result<Dense> {
+    if parts.is_row_major() {
+        return Ok(Dense { parts: parts.clone(), _memory: None });
+    }
+    let dense = scratch(context, parts, stream)?;
+    copy(context, &dense.parts, parts, stream)?;
+    Ok(dense)
+}
+
+/// Memory to compute into where the output is not row-major; the caller then copies it there.
+pub fn dense_target(context: &'static Context, output: &Parts, stream: Stream) -> Result<Option<Dense>> {
+    if output.is_row_major() { Ok(None) } else { scratch(context, output, stream).map(Some) }
+}
+
+/// A view with the strides of a larger shape, 0 where it is broadcast. Shapes are aligned at their last dimensions.
+pub fn broadcast(parts: &Parts, shape: &Shape) -> Parts {
+    let ahead = shape.len() - parts.shape().len();
+    let stride = |d: usize| match d.checked_sub(ahead) {
+        Some(own) if parts.shape()[own] != 1 => parts.strides[own],
+        _ => 0,
+    };
+    Parts {
+        pointer: parts.pointer,
+        kind: TensorType::new(shape.clone(), parts.dtype()),
+        strides: (0..shape.len()).map(stride).collect(),
+        device: parts.device,
+    }
 }

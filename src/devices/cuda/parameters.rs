@@ -343,7 +343,7 @@ parameters!(
 );
 parameters!(
     /// Kernel gradient: `partials[tap, block]` in float64.
-    KernelGradientParameters, 216 {
+    KernelGradientParameters, 224 {
         /// X.
         input: u64,
         /// dY.
@@ -370,8 +370,10 @@ parameters!(
         pad_x: i64,
         /// Before the first row.
         pad_y: i64,
-        /// Partials of one tap.
+        /// Of this launch, a tap.
         blocks: i64,
+        /// Partials of one tap, over all launches.
+        stride: i64,
         /// Upsampling along x.
         up_x: i32,
         /// Upsampling along y.
