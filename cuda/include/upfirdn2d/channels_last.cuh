@@ -1,6 +1,6 @@
 // Channels side by side in memory: a tile is a rectangle of pixels by PIXEL_BYTES of channels, kept as it is stored.
 #pragma once
-#include "upfirdn2d/window.cuh"
+#include "upfirdn2d/exact.cuh"
 #include "vector.cuh"
 
 // Four threads a pixel, one sixteen-byte vector of channels each; the plane index of the tile counts channel groups.
@@ -16,6 +16,11 @@ template <typename T> __device__ __forceinline__ void channels_last(const UpFirD
     const i32 batch = tile.plane / groups;
     const i32 channel = ((tile.plane - batch * groups) * PARTS + part) * LANES;
     const bool present = channel < p.channels;
+    const Taps<C> taps(p.prepared, p.taps_x, p.taps_y);
+    if (!taps.header->finite) {
+        const i32 start = (tile.plane - batch * groups) * PARTS * LANES, left = i32(p.channels) - start;
+        return filter_exactly<T>(p, tile, batch * i32(p.channels) + start, left < PARTS * LANES ? left : PARTS * LANES);
+    }
     const T *input = pointer<const T>(p.input) + batch * p.input_strides[0] + channel;
     const i32 pixels = p.window_width * p.window_height;
     for (i32 pixel = thread / PARTS; pixel < pixels; pixel += THREADS / PARTS) {
@@ -30,7 +35,6 @@ template <typename T> __device__ __forceinline__ void channels_last(const UpFirD
     __syncthreads();
     if (!present) return;
 
-    const Taps<C> taps(p.prepared, p.taps_x, p.taps_y);
     const i32 separable = taps.header->separable;
     T *output = pointer<T>(p.output) + batch * p.output_strides[0] + channel;
     for (i32 pixel = thread / PARTS; pixel < width << p.tile_height_log2; pixel += THREADS / PARTS) {

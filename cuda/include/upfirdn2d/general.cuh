@@ -1,7 +1,6 @@
-// Every factor and tap count: tiled in shared memory where the window fits, else straight from global memory.
+// Every factor, tap count and layout whose window fits shared memory.
 #pragma once
-#include "upfirdn2d/window.cuh"
-#include "vector.cuh"
+#include "upfirdn2d/exact.cuh"
 
 // Shared memory: taps x, y, full; the window; then for outer products the window filtered along x.
 template <typename T> __device__ __forceinline__ void general(const UpFirDn2dParameters &p) {
@@ -14,6 +13,7 @@ template <typename T> __device__ __forceinline__ void general(const UpFirDn2dPar
     const Axis axis_x(tile.x, p.up_x, p.down_x, i32(p.pad_x)), axis_y(tile.y, p.up_y, p.down_y, i32(p.pad_y));
     const Taps<C> taps(p.prepared, p.taps_x, p.taps_y);
     const i32 separable = taps.header->separable;
+    if (!taps.header->finite) return filter_exactly<T>(p, tile, tile.plane, 1);
     for (i32 k = thread; k < p.taps_x + p.taps_y + p.taps_x * p.taps_y; k += THREADS) weights_x[k] = taps.x[k];
     load_window<T, false>(p, window, tile, 1, axis_x.start, axis_y.start);
     __syncthreads();
@@ -56,54 +56,4 @@ template <typename T> __device__ __forceinline__ void general(const UpFirDn2dPar
         const i32 offset = (tile.y + y) * i32(p.output_strides[2]) + (tile.x + x) * i32(p.output_strides[3]);
         output[offset] = narrow<T>(sum);
     }
-}
-
-// One thread an output, any strides, any size. The same order of operations as the tiled forms.
-template <typename T, typename Index> __device__ __forceinline__ void strided(const UpFirDn2dParameters &p) {
-    using C = Compute<T>;
-    Index index = Index(blockIdx.x) * Index(THREADS) + Index(threadIdx.x);
-    const Index width = Index(p.output_width), height = Index(p.output_height), channels = Index(p.channels);
-    if (index >= width * height * Index(p.planes)) return;
-    Index channel = 0, rest = index;
-    if (p.channels_fastest) {
-        rest = index / channels;
-        channel = index - rest * channels;
-    }
-    const Index lines = rest / width, x = rest - lines * width;
-    Index planes = lines / height;
-    const Index y = lines - planes * height;
-    if (!p.channels_fastest) {
-        const Index batches = planes / channels;
-        channel = planes - batches * channels;
-        planes = batches;
-    }
-    // The first sample at or after the output's position and the tap that meets it.
-    const auto first = [](Index output, i32 down, i64 pad, i32 up, i32 &tap) {
-        const i64 position = i64(output) * down - pad;
-        const i64 sample = position >= 0 ? (position + up - 1) / up : -(-position / up);
-        tap = i32(sample * up - position);
-        return sample;
-    };
-    i32 tap_x, tap_y;
-    const i64 column = first(x, p.down_x, p.pad_x, p.up_x, tap_x);
-    i64 row = first(y, p.down_y, p.pad_y, p.up_y, tap_y);
-    const Taps<C> taps(p.prepared, p.taps_x, p.taps_y);
-    const i32 separable = taps.header->separable;
-    const T *input = pointer<const T>(p.input) + planes * p.input_strides[0] + channel * p.input_strides[1];
-    C sum = C(0);
-    for (; tap_y < p.taps_y; tap_y += p.up_y, row++) {
-        const C *weights = separable ? taps.x : taps.full + i64(tap_y) * p.taps_x;
-        const T *samples = input + row * p.input_strides[2];
-        const bool inside = u64(row) < u64(p.input_height);
-        C across = separable ? C(0) : sum;
-        i64 sample = column;
-        for (i32 tap = tap_x; tap < p.taps_x; tap += p.up_x, sample++) {
-            const bool known = inside && u64(sample) < u64(p.input_width);
-            across = fma(known ? widen(samples[sample * p.input_strides[3]]) : C(0), weights[tap], across);
-        }
-        sum = separable ? fma(across, taps.y[tap_y], sum) : across;
-    }
-    const i64 offset = planes * p.output_strides[0] + channel * p.output_strides[1] + y * p.output_strides[2] +
-                       x * p.output_strides[3];
-    pointer<T>(p.output)[offset] = narrow<T>(sum);
 }

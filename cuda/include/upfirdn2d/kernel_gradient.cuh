@@ -33,12 +33,15 @@ template <typename T> __device__ __forceinline__ void kernel_gradient_tiled(cons
         for (i32 y = 0; y < height; y++) {
             const i32 position_y = y * p.down_y + tap_y - axis_y.phase;
             const i32 row = position_y / p.up_y;
+            // What lies outside the input adds nothing, whatever the gradient there.
             if (position_y < 0 || row * p.up_y != position_y || tile.y + y >= p.output_height) continue;
+            if (u32(axis_y.start + row) >= u32(p.input_height)) continue;
             C products = C(0);
             for (i32 x = lane; x < width; x += 32) {
                 const i32 position_x = x * p.down_x + tap_x - axis_x.phase;
                 const i32 column = position_x / p.up_x;
-                if (position_x >= 0 && column * p.up_x == position_x && tile.x + x < p.output_width) {
+                const bool meets = position_x >= 0 && column * p.up_x == position_x && tile.x + x < p.output_width;
+                if (meets && u32(axis_x.start + column) < u32(p.input_width)) {
                     products = fma(gradient[(y << p.tile_width_log2) + x], window[row * p.window_width + column], products);
                 }
             }

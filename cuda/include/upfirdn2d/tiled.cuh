@@ -1,6 +1,6 @@
 // The usual factors with four taps: every thread computes a small rectangle of outputs in registers from the window.
 #pragma once
-#include "upfirdn2d/window.cuh"
+#include "upfirdn2d/exact.cuh"
 
 // The widest aligned shared-memory reads that every thread's first column allows.
 template <typename C, int COUNT, int UNIT>
@@ -180,6 +180,8 @@ template <typename T, int UP, int DOWN> struct Tiled {
         const i32 thread_x = thread & ((1 << across) - 1), thread_y = (thread >> across) & ((1 << down) - 1);
         const i32 thread_z = thread >> (across + down);
         const Tile tile(p.tiles_x, p.tiles_y, p.tile_width_log2, p.tile_height_log2, depth);
+        const Taps<C> taps(p.prepared, TAPS, TAPS);
+        if (!taps.header->finite) return filter_exactly<T>(p, tile, tile.plane, depth);
         const Axis x(tile.x, UP, DOWN, i32(p.pad_x)), y(tile.y, UP, DOWN, i32(p.pad_y));
         load_window<T, true>(p, window, tile, depth, x.start, y.start);
         __syncthreads();
@@ -192,7 +194,6 @@ template <typename T, int UP, int DOWN> struct Tiled {
             for (int i = 0; i < WIDTH; i++) sums[j][i] = C(0);
         }
         if (plane < p.planes) {
-            const Taps<C> taps(p.prepared, TAPS, TAPS);
             const C *own = window + thread_z * p.plane_pitch + thread_y * STEP_Y * p.pitch + thread_x * STEP_X;
             if (taps.header->separable) {
                 separable(taps, own, p.pitch, x.phase, y.phase, sums);
