@@ -79,6 +79,38 @@ def modules() -> list[Path]:
     return sorted(HERE.glob("*.cu"))
 
 
+def name_parameters(text: str) -> str:
+    """Write every load of a kernel parameter with the parameter's name instead of a register that holds its address.
+
+    The compiler copies the address to a register where a load stands in another basic block than the first; named, a
+    load can be checked against the size of the parameter by whoever reads the file.
+    """
+    return "".join(map(_name_parameters_of_kernel, re.split(r"(?=^\.visible \.entry )", text, flags=re.M)))
+
+
+def _name_parameters_of_kernel(text: str) -> str:
+    held: dict[str, tuple[str, int]] = {}  # register -> parameter and offset
+    lines = []
+    for line in text.split("\n"):
+        if (move := re.fullmatch(r"\tmov\.[bu]64 \t(%rd\d+), ([\w%]+);", line)) and (
+            move[2] in held or move[2].endswith("_param_0")
+        ):
+            held[move[1]] = held.get(move[2], (move[2], 0))
+            continue
+        if (add := re.fullmatch(r"\tadd\.s64 \t(%rd\d+), (%rd\d+), (\d+);", line)) and add[2] in held:
+            name, offset = held[add[2]]
+            held[add[1]] = (name, offset + int(add[3]))
+            continue
+        if (load := re.fullmatch(r"(\tld\.param\..*)\[(%rd\d+)(?:\+(\d+))?\];", line)) and load[2] in held:
+            name, offset = held[load[2]]
+            line = f"{load[1]}[{name}+{offset + int(load[3] or 0)}];"
+        lines.append(line)
+    result = "\n".join(lines)
+    if used := set(re.findall(r"%rd\d+", result)) & set(held):
+        raise RuntimeError(f"the address of a parameter in {used} is used for more than loads")
+    return result
+
+
 class Compiler:
     """The CUDA 11.8 run-time compiler, called through ctypes."""
 
@@ -110,8 +142,8 @@ class Compiler:
         lowered, count = re.subn(rb"^\.version \d+\.\d+$", f".version {PTX_VERSION}".encode(), ptx.value, flags=re.M)
         if count != 1:
             raise RuntimeError(f"{source.name}: expected one .version line, found {count}")
-        # Comments carry compiler build numbers and blank lines; the code begins at .version.
-        return lowered[lowered.index(b".version") :].strip() + b"\n"
+        # What stands before .version is a comment with the compiler's build number.
+        return name_parameters(lowered[lowered.index(b".version") :].decode()).strip().encode() + b"\n"
 
     def call(self, function: str, *arguments: object) -> None:
         """Call one function of the library and raise if it fails."""
