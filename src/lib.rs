@@ -34,6 +34,9 @@ pub use crate::core::operator::{Call, Kernel, Operator};
 pub use crate::core::schema::{InputSpec, OpCost, OpSchema, OutputSpec, Signature};
 pub use crate::core::shape::{Shape, Strides};
 pub use crate::core::tensor::{Tensor, TensorType, TensorView, TensorViewMut};
+pub use crate::operators::fused_leaky_relu::{
+    FusedLeakyReluArgs, FusedLeakyReluGradientOp, FusedLeakyReluOp, GetFusedLeakyReluGradient,
+};
 pub use crate::operators::leaky_relu::{GetLeakyReluGradient, LeakyReluGradientOp, LeakyReluOp};
 pub use crate::operators::run_on_device;
 pub use crate::registry::{get_gradient_defs, register_cpu_operator, register_cuda_operator, register_gradient};

@@ -11,13 +11,24 @@ use crate::core::names;
 use crate::core::operator::{Call, Operator};
 use crate::core::schema::OpSchema;
 use crate::core::tensor::Tensor;
-use crate::operators::{self, leaky_relu};
+use crate::operators::{self, arithmetic, fused_leaky_relu, leaky_relu, reduce_sum};
 
 type Table = HashMap<String, Arc<Operator>>;
 
 /// Every built-in operator.
 fn built_in() -> Vec<Operator> {
-    vec![leaky_relu::leaky_relu(), leaky_relu::leaky_relu_gradient()]
+    vec![
+        leaky_relu::leaky_relu(),
+        leaky_relu::leaky_relu_gradient(),
+        fused_leaky_relu::fused_leaky_relu(),
+        fused_leaky_relu::fused_leaky_relu_gradient(),
+        arithmetic::sum(),
+        arithmetic::add(),
+        arithmetic::sub(),
+        arithmetic::mul(),
+        reduce_sum::reduce_sum(),
+        reduce_sum::broadcast_like(),
+    ]
 }
 
 static REGISTRY: LazyLock<RwLock<Table>> = LazyLock::new(|| {

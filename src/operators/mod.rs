@@ -1,6 +1,9 @@
 //! The built-in operators, one folder each, and how one is run on tensors and blobs.
 
+pub mod arithmetic;
+pub mod fused_leaky_relu;
 pub mod leaky_relu;
+pub mod reduce_sum;
 
 use smallvec::SmallVec;
 

@@ -1,8 +1,12 @@
 //! The processor: its instruction-set level, its registers, its threads and its memory.
 
+pub mod broadcast;
 pub mod elementwise;
 pub mod features;
+pub mod lanes;
 pub mod memory;
 pub mod parallel;
+pub mod reduce;
 pub mod simd;
+pub mod sources;
 pub mod walk;

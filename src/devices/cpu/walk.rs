@@ -74,7 +74,7 @@ impl<const N: usize> Walk<N> {
     }
 
     /// Calls `run(target, sources, length)` for every run of the walk, in tasks of about
-    /// [`parallel::TASK_BYTES`], on several threads where it pays.
+    /// [`parallel::TASK_BYTES`], on several threads where it pays, and `end_of_task()` after each task.
     ///
     /// # Safety
     /// Every element that the walk reaches must be valid memory for what `run` does with it, and runs
@@ -83,6 +83,7 @@ impl<const N: usize> Walk<N> {
         &self,
         bytes_per_element: usize,
         run: impl Fn(*mut u8, [*mut u8; N], usize) + Sync,
+        end_of_task: impl Fn() + Sync,
     ) -> Result<()> {
         // Whole cache lines, so that two tasks never write to one line of an aligned target.
         let task_elements = (parallel::TASK_BYTES / bytes_per_element.max(1)).max(64) & !63;
@@ -91,6 +92,7 @@ impl<const N: usize> Walk<N> {
         parallel::for_each(tasks, bytes, |task| {
             let start = task * task_elements;
             self.runs(start, task_elements.min(self.elements - start), &run);
+            end_of_task();
         })
     }
 
@@ -146,11 +148,12 @@ mod tests {
         let (step, []) = walk.run_strides();
         // SAFETY: the addresses are only collected, never read.
         unsafe {
-            walk.for_each_run(4, |pointer, [], count| {
+            let run = |pointer: *mut u8, _: [*mut u8; 0], count| {
                 let mut seen = seen.lock().unwrap();
                 seen.1 += 1;
                 seen.0.extend((0..count).map(|i| (pointer as usize).wrapping_add_signed(i as isize * step)));
-            })
+            };
+            walk.for_each_run(4, run, || {})
         }
         .unwrap();
         let (mut addresses, runs) = seen.into_inner().unwrap();
