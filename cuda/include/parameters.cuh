@@ -129,12 +129,13 @@ static_assert(sizeof(FinishParameters) == 64, "mirrored by the host");
 struct ReduceSumParameters {
     u64 output;
     u64 input;
-    u64 partials;           // [outputs, chunks]; blocks alone
+    u64 partials;           // [outputs, chunks]; by block alone
     i64 chunks;
+    double scale;           // by thread alone
     Layout kept;
     Layout reduced;
 };
-static_assert(sizeof(ReduceSumParameters) == 704, "mirrored by the host");
+static_assert(sizeof(ReduceSumParameters) == 712, "mirrored by the host");
 
 // Converts filter taps to the compute type, in the order in which they meet the samples, with the gain;
 // finds out whether they are an outer product.

@@ -83,7 +83,7 @@ pub fn copy(context: &'static Context, output: &Parts, input: &Parts, stream: St
     let merged = merge(output.shape(), [steps(output), steps(input)]);
     let kernel = format!("sum_strided_{}_{}", suffix(output.dtype()), merged.index_width());
     for (layout, offsets) in merged.pieces() {
-        let launch = Launch { module: "sum", kernel: &kernel, blocks: blocks(layout.count), shared_bytes: 0 };
+        let launch = Launch { module: "arithmetic", kernel: &kernel, blocks: blocks(layout.count), shared_bytes: 0 };
         let parameters = StridedSumParameters {
             output: moved(address(output), offsets[0], output),
             input: moved(address(input), offsets[1], input),

@@ -14,7 +14,7 @@ pub const MODULES: [(&str, &str); 5] = [
     ("arithmetic", include_str!("../../../cuda/ptx/arithmetic.ptx")),
     ("fused_leaky_relu", include_str!("../../../cuda/ptx/fused_leaky_relu.ptx")),
     ("leaky_relu", include_str!("../../../cuda/ptx/leaky_relu.ptx")),
-    ("sum", include_str!("../../../cuda/ptx/sum.ptx")),
+    ("reduce_sum", include_str!("../../../cuda/ptx/reduce_sum.ptx")),
     ("upfirdn2d", include_str!("../../../cuda/ptx/upfirdn2d.ptx")),
 ];
 

@@ -236,7 +236,7 @@ parameters!(
 );
 parameters!(
     /// Sum over some axes. `kept` has operands output and input, `reduced` operand 1 alone: input.
-    ReduceSumParameters, 704 {
+    ReduceSumParameters, 712 {
         /// Address of the result.
         output: u64,
         /// Address of the operand.
@@ -245,6 +245,8 @@ parameters!(
         partials: u64,
         /// Chunks of one output.
         chunks: i64,
+        /// By thread alone: the factor.
+        scale: f64,
         /// Axes that stay.
         kept: Layout,
         /// Axes that are added.

@@ -1,6 +1,6 @@
 //! The kernels of a CUDA device: which form, how many blocks, and the two steps of the bias gradient.
 
-use super::{ALPHA, AXIS, SCALE};
+use super::{ALPHA, AXIS, SCALE, existing_axis};
 use crate::core::device::Stream;
 use crate::core::dtype::DType;
 use crate::core::error::Result;
@@ -50,7 +50,8 @@ struct Job<'a> {
     stream: Stream,
     alpha: f64,
     scale: f64,
-    axis: usize,
+    /// The channels' axis; none where the tensor has no such axis, and then there is no bias.
+    axis: Option<usize>,
     input: &'a Parts,
     gradient: Option<&'a Parts>,
     bias: Option<&'a Parts>,
@@ -70,7 +71,7 @@ impl Grouping {
     }
 
     fn blocks_per_plane(&self) -> i64 {
-        (self.inner / self.lanes).div_ceil(i64::from(THREADS) * VECTORS as i64)
+        ((self.inner / self.lanes) as u64).div_ceil(u64::from(THREADS) * VECTORS) as i64
     }
 
     /// Whether planes are whole vectors and long enough to have blocks of their own.
@@ -113,7 +114,7 @@ impl<'a> Job<'a> {
         bias: Option<&'a Parts>,
     ) -> Self {
         let (alpha, scale) = (call.args.float(ALPHA), call.args.float(SCALE));
-        let axis = super::resolve_axis(call.args.int(AXIS), input.shape().len());
+        let axis = existing_axis(call.args.int(AXIS), input.shape().len());
         Job { context, stream: call.stream, alpha, scale, axis, input, gradient, bias }
     }
 
@@ -122,7 +123,7 @@ impl<'a> Job<'a> {
     }
 
     fn channels(&self) -> i64 {
-        self.input.shape().get(self.axis).map_or(1, |&n| n as i64)
+        self.axis.map_or(1, |axis| self.input.shape()[axis] as i64)
     }
 
     /// The memory as channels see it, where all operands are contiguous alike and aligned for vectors.
@@ -132,9 +133,9 @@ impl<'a> Job<'a> {
             return None;
         }
         let (count, channels, size) = (merged.count(), self.channels(), self.dtype().size());
-        let inner = match channels {
-            0 | 1 => count.max(1),
-            _ => output.strides[self.axis] as i64 / size as i64,
+        let inner = match self.axis {
+            Some(axis) if channels > 1 => output.strides[axis] as i64 / size as i64,
+            _ => count,
         };
         Some(Grouping { count, channels: channels.max(1), inner: inner.max(1), lanes: 16 / size as i64 })
     }
@@ -184,8 +185,8 @@ impl<'a> Job<'a> {
     fn strided(&self, name: &str, output: &Parts) -> Result<()> {
         let rank = output.shape().len();
         let mut along_channels = vec![0isize; rank];
-        if let (Some(bias), true) = (self.bias, rank > self.axis) {
-            along_channels[self.axis] = bias.strides.first().map_or(0, |&stride| stride);
+        if let (Some(bias), Some(axis)) = (self.bias, self.axis) {
+            along_channels[axis] = bias.strides.first().map_or(0, |&stride| stride);
         }
         let size = self.bias.map_or(1, |bias| bias.dtype().size());
         let gradient = self.gradient.unwrap_or(self.input);
@@ -271,8 +272,8 @@ impl<'a> Job<'a> {
     /// dB alone, from the inputs.
     fn reduce(&self, db: &Parts) -> Result<()> {
         let mut axes: Vec<usize> = (0..self.input.shape().len()).collect();
-        if self.axis < axes.len() {
-            axes.remove(self.axis);
+        if let Some(axis) = self.axis {
+            axes.remove(axis);
         }
         let gradient = self.gradient.unwrap_or(self.input);
         let pick = |strides: &[isize]| axes.iter().map(|&d| strides[d]).collect::<Vec<isize>>();
@@ -291,7 +292,7 @@ impl<'a> Job<'a> {
         let count = merged.count();
         let (channels, chunks) = (self.channels(), (count as u64).div_ceil(CHUNK) as i64);
         let partials = self.partials(channels.saturating_mul(chunks))?;
-        let stride = |parts: &Parts| parts.strides.get(self.axis).map_or(0, |&stride| stride as i64 / size as i64);
+        let stride = |parts: &Parts| self.axis.map_or(0, |axis| parts.strides[axis] as i64 / size as i64);
         if let Some((layout, _)) = pieces.first() {
             let kernel = format!("fused_leaky_relu_bias_reduce_{}_{}", suffix(self.dtype()), merged.index_width());
             let blocks = channels as u64 * chunks as u64;

@@ -46,9 +46,7 @@ pub fn leaky_relu() -> Operator {
         .inherit_onnx_schema("LeakyRelu");
     let cost = two_flops_an_element(&schema);
     let operator = Operator::new(schema.cost_inference_function(cost), cpu::forward);
-    #[cfg(feature = "cuda")]
-    let operator = operator.with_cuda(cuda::forward);
-    operator.with_gradient(Gradient::defined(GetLeakyReluGradient))
+    with_cuda!(operator, cuda::forward).with_gradient(Gradient::defined(GetLeakyReluGradient))
 }
 
 /// The operator `LeakyReluGradient`.
@@ -63,9 +61,7 @@ pub fn leaky_relu_gradient() -> Operator {
         .identical_type_and_shape();
     let cost = two_flops_an_element(&schema);
     let operator = Operator::new(schema.cost_inference_function(cost), cpu::gradient);
-    #[cfg(feature = "cuda")]
-    let operator = operator.with_cuda(cuda::gradient);
-    operator.with_gradient(Gradient::defined(get_leaky_relu_gradient_gradient))
+    with_cuda!(operator, cuda::gradient).with_gradient(Gradient::defined(get_leaky_relu_gradient_gradient))
 }
 
 /// Makes `LeakyReluGradient` definitions of `LeakyRelu` definitions.

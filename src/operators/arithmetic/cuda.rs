@@ -1,4 +1,4 @@
-//! The kernels of a CUDA device: inputs added in order in the compute type, rounded once.
+//! The kernels of a CUDA device.
 
 use crate::core::error::Result;
 use crate::core::operator::Call;
@@ -6,12 +6,35 @@ use crate::core::tensor::Parts;
 use crate::devices::cuda::context::context_of;
 use crate::devices::cuda::launch::Launch;
 use crate::devices::cuda::layout::merge;
-use crate::devices::cuda::map::{address, are_aligned, blocks, moved, steps};
+use crate::devices::cuda::map::{self, address, are_aligned, blocks, broadcast, moved, steps};
 use crate::devices::cuda::memory::Memory;
 use crate::devices::cuda::parameters::{SUM_INPUTS, StridedSumParameters, SumParameters, suffix};
 
-/// The sum of all inputs.
-pub fn forward(call: &Call<'_>) -> Result<()> {
+const MODULE: &str = "arithmetic";
+
+/// A + B.
+pub fn add(call: &Call<'_>) -> Result<()> {
+    binary(call, "add")
+}
+
+/// A - B.
+pub fn sub(call: &Call<'_>) -> Result<()> {
+    binary(call, "sub")
+}
+
+/// A * B.
+pub fn mul(call: &Call<'_>) -> Result<()> {
+    binary(call, "mul")
+}
+
+fn binary(call: &Call<'_>, name: &str) -> Result<()> {
+    let Some(output) = call.outputs[0].as_deref() else { return Ok(()) };
+    let [first, second] = [0, 1].map(|k| broadcast(call.input(k), output.shape()));
+    map::launch(context_of(output.device)?, (MODULE, name), output, [&first, &second], 0.0, call.stream)
+}
+
+/// The sum of any number of inputs, in order, in the compute type, rounded once.
+pub fn sum(call: &Call<'_>) -> Result<()> {
     let Some(output) = call.outputs[0].as_deref() else { return Ok(()) };
     let context = context_of(output.device)?;
     let inputs: Vec<&Parts> = call.inputs.iter().flatten().map(|input| &**input).collect();
@@ -38,7 +61,7 @@ pub fn forward(call: &Call<'_>) -> Result<()> {
             }
             let threads = (count as u64).div_ceil(16 / dtype.size() as u64);
             let kernel = format!("sum_{}", suffix(dtype));
-            let launch = Launch { module: "sum", kernel: &kernel, blocks: blocks(threads as i64), shared_bytes: 0 };
+            let launch = Launch { module: MODULE, kernel: &kernel, blocks: blocks(threads as i64), shared_bytes: 0 };
             let parameters = SumParameters {
                 output: address(output),
                 accumulator_in,
@@ -59,7 +82,7 @@ pub fn forward(call: &Call<'_>) -> Result<()> {
         let mut done = 0;
         for (layout, offsets) in merged.pieces() {
             let at = |base: u64| if base == 0 { 0 } else { base + done * dtype.compute().size() as u64 };
-            let launch = Launch { module: "sum", kernel: &kernel, blocks: blocks(layout.count), shared_bytes: 0 };
+            let launch = Launch { module: MODULE, kernel: &kernel, blocks: blocks(layout.count), shared_bytes: 0 };
             let parameters = StridedSumParameters {
                 output: moved(address(output), offsets[0], output),
                 accumulator_in: at(accumulator_in),
