@@ -1,8 +1,7 @@
 """Look an operator up by name and run it, with its gradient."""
 
-import numpy
-
 import firelu
+import numpy
 
 x = numpy.linspace(-2, 2, 5, dtype=numpy.float32)
 y = firelu.run_operator("LeakyRelu", x, alpha=0.2)

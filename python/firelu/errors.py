@@ -1,4 +1,4 @@
-"""The exceptions firelu raises. Each message names the operator, the argument, what it got and what it takes."""
+"""The exceptions firelu raises; a message names operator, argument, what it got and what it takes."""
 
 
 class FireluError(Exception):

@@ -319,7 +319,7 @@ impl OpSchema {
             inputs.iter().map(|input| input.map(|parts| &parts.kind)).collect();
         let inferred = self.infer(&types, args)?;
         let device = self.check_devices(inputs)?;
-        if outputs.iter().any(Option::is_some) {
+        if !outputs.is_empty() {
             self.check_outputs(inputs, outputs, &inferred, device)?;
         }
         Ok((device, inferred))

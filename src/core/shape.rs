@@ -5,12 +5,12 @@ use std::fmt;
 
 use crate::core::dtype::DType;
 
-/// The length of each dimension, outermost first. Up to six stay on the stack.
+/// The length of each dimension, outermost first. Up to four stay on the stack.
 #[derive(Clone, PartialEq, Eq, Hash, Default)]
-pub struct Shape(SmallVec<[usize; 6]>);
+pub struct Shape(SmallVec<[usize; 4]>);
 
 /// The distance in bytes between neighbours along each dimension; any sign, any multiple.
-pub type Strides = SmallVec<[isize; 6]>;
+pub type Strides = SmallVec<[isize; 4]>;
 
 impl Shape {
     /// The number of elements, or `None` where it, or their size in bytes, exceeds `isize::MAX`.
