@@ -2,10 +2,11 @@
 
 mod plan;
 
-use super::{DOWN_X, DOWN_Y, FLIP_KERNEL, GAIN, PAD_X0, PAD_Y0, UP_X, UP_Y};
+use super::UpFirDn2dArgs;
 use crate::core::device::Stream;
-use crate::core::error::Result;
+use crate::core::error::{Error, Result};
 use crate::core::operator::Call;
+use crate::core::shape::Shape;
 use crate::core::tensor::Parts;
 use crate::devices::cuda::context::{Context, context_of};
 use crate::devices::cuda::launch::Launch;
@@ -45,14 +46,15 @@ struct Filter {
 
 impl Filter {
     fn forward(call: &Call<'_>) -> Self {
-        let int = |index: usize| call.args.int(index);
+        let args = UpFirDn2dArgs::from_args(call.args);
         Filter {
-            up: [int(UP_X) as i32, int(UP_Y) as i32],
-            down: [int(DOWN_X) as i32, int(DOWN_Y) as i32],
-            pad: [int(PAD_X0), int(PAD_Y0)],
+            // The schema keeps factors below 2^31.
+            up: [args.up.0 as i32, args.up.1 as i32],
+            down: [args.down.0 as i32, args.down.1 as i32],
+            pad: [args.pad_x.0, args.pad_y.0],
             // A convolution lets the last tap meet the first sample.
-            flip: !call.args.bool(FLIP_KERNEL),
-            gain: call.args.float(GAIN),
+            flip: !args.flip_kernel,
+            gain: args.gain,
         }
     }
 
@@ -126,6 +128,7 @@ fn prepare_taps(
 ) -> Result<Memory> {
     let compute = output.dtype().compute();
     let (taps_y, taps_x) = (kernel.shape()[0], kernel.shape()[1]);
+    check_taps(kernel.shape())?;
     let memory = Memory::new(context, TAPS_HEADER + (taps_x + taps_y + taps_x * taps_y) * compute.size(), stream)?;
     let size = kernel.dtype().size() as i64;
     let parameters = TapsParameters {
@@ -146,6 +149,14 @@ fn prepare_taps(
     Ok(memory)
 }
 
+/// Refuses a kernel of more taps than 32 bits count.
+fn check_taps(shape: &Shape) -> Result<()> {
+    match shape.elements() < 1 << 30 {
+        true => Ok(()),
+        false => Err(Error::shape("UpFirDn2d", "K", shape, "fewer than 2^30 taps on a CUDA device")),
+    }
+}
+
 /// dK of X, dY and the shape of K.
 pub fn kernel_gradient(call: &Call<'_>) -> Result<()> {
     let Some(dk) = call.outputs[0].as_deref() else { return Ok(()) };
@@ -154,6 +165,7 @@ pub fn kernel_gradient(call: &Call<'_>) -> Result<()> {
     let (rank, size) = (input.shape().len(), input.dtype().size() as i64);
     let element = |parts: &Parts, d: usize| parts.strides[d] as i64 / size;
     let taps = dk.shape().elements();
+    check_taps(dk.shape())?;
     let parts = if gradient.shape().contains(&0) { Vec::new() } else { pieces(gradient, input) };
     let problems: Vec<_> = parts
         .iter()
