@@ -143,7 +143,7 @@ impl Register for F32x8 {
     }
     #[inline(always)]
     fn fence() {
-        avx2::fence();
+        crate::devices::cpu::simd::fence();
     }
 }
 
@@ -257,7 +257,7 @@ impl Register for F64x4 {
     }
     #[inline(always)]
     fn fence() {
-        avx2::fence();
+        crate::devices::cpu::simd::fence();
     }
 }
 
