@@ -1,12 +1,16 @@
 //! The extension module `firelu._firelu`: the only place that knows Python and numpy.
 
 mod arrays;
+mod autograd;
+mod custom;
 mod definitions;
 mod errors;
+mod interop;
 mod run;
 mod schema;
 mod settings;
 mod tensor;
+mod workspace;
 
 use pyo3::prelude::*;
 
@@ -19,5 +23,9 @@ fn _firelu(module: &Bound<'_, PyModule>) -> PyResult<()> {
     definitions::register(module)?;
     settings::register(module)?;
     tensor::register(module)?;
+    interop::register(module)?;
+    autograd::register(module)?;
+    workspace::register(module)?;
+    custom::register(module)?;
     Ok(())
 }
