@@ -39,4 +39,7 @@ pub use crate::operators::fused_leaky_relu::{
 };
 pub use crate::operators::leaky_relu::{GetLeakyReluGradient, LeakyReluGradientOp, LeakyReluOp};
 pub use crate::operators::run_on_device;
+pub use crate::operators::upfirdn2d::{
+    GetUpFirDn2dGradient, UpFirDn2dArgs, UpFirDn2dGradientOp, UpFirDn2dKernelGradientOp, UpFirDn2dOp,
+};
 pub use crate::registry::{get_gradient_defs, register_cpu_operator, register_cuda_operator, register_gradient};

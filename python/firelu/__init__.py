@@ -39,7 +39,16 @@ from .errors import (
     ShapeError,
     UnknownOperatorError,
 )
-from .functional import leaky_relu, leaky_relu_gradient
+from .functional import (
+    fused_leaky_relu,
+    fused_leaky_relu_gradient,
+    leaky_relu,
+    leaky_relu_gradient,
+    upfirdn2d,
+    upfirdn2d_gradient,
+    upfirdn2d_kernel_gradient,
+)
+from .kernels import downsample2d, filter2d, make_kernel, upsample2d
 
 __all__ = [
     "Argument",
@@ -59,12 +68,17 @@ __all__ = [
     "__version__",
     "cpu_levels",
     "create_operator",
+    "downsample2d",
     "empty_cache",
+    "filter2d",
+    "fused_leaky_relu",
+    "fused_leaky_relu_gradient",
     "get_cpu_level",
     "get_gradient_defs",
     "get_num_threads",
     "leaky_relu",
     "leaky_relu_gradient",
+    "make_kernel",
     "memory_stats",
     "operators",
     "run_operator",
@@ -72,4 +86,8 @@ __all__ = [
     "set_cache_limit",
     "set_cpu_level",
     "set_num_threads",
+    "upfirdn2d",
+    "upfirdn2d_gradient",
+    "upfirdn2d_kernel_gradient",
+    "upsample2d",
 ]

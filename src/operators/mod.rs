@@ -4,6 +4,7 @@ pub mod arithmetic;
 pub mod fused_leaky_relu;
 pub mod leaky_relu;
 pub mod reduce_sum;
+pub mod upfirdn2d;
 
 use smallvec::SmallVec;
 

@@ -1,9 +1,12 @@
 //! Threads, instruction-set level, pooled memory and devices, as Python sees them.
 
+use numpy::PyUntypedArray;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-use super::errors::raise;
+use super::arrays;
+use super::errors::{self, raise};
+use crate::devices::cpu::copy::{Method, copy};
 use crate::devices::cpu::features::{Level, last_level_cache};
 use crate::devices::cpu::{memory, parallel};
 use crate::registry;
@@ -84,6 +87,31 @@ fn set_cache_limit(bytes: usize) {
     memory::set_cache_limit(bytes);
 }
 
+/// Copy one array's bytes to another, as fast as possible: the yardstick of the benchmarks.
+#[pyfunction]
+#[pyo3(signature = (source, target, streaming))]
+fn copy_bytes(
+    py: Python<'_>,
+    source: &Bound<'_, PyUntypedArray>,
+    target: &Bound<'_, PyUntypedArray>,
+    streaming: bool,
+) -> PyResult<()> {
+    let refuse = |takes: &str| errors::new(py, "ArgumentError", format!("copy_bytes: got other arrays, takes {takes}"));
+    let (from, from_type) = arrays::as_float_array("copy_bytes", "source", source.as_any())?;
+    let (to, to_type) = arrays::as_float_array("copy_bytes", "target", target.as_any())?;
+    let (from, to) = (arrays::parts_of(&from, from_type), arrays::parts_of(&to, to_type));
+    if from.kind != to.kind || !from.is_row_major() || !to.is_row_major() || from.may_overlap(&to) {
+        return Err(refuse("two row-major arrays of one shape and dtype that do not overlap"));
+    }
+    if !arrays::is_writeable(target) || !to.is_same_memory(&arrays::parts_of(target, to_type)) {
+        return Err(refuse("a target that can be written to, in the machine's byte order"));
+    }
+    let method = if streaming { Method::Streaming } else { Method::Plain };
+    let (bytes, source, target) = (from.kind.bytes(), from.pointer as usize, to.pointer as usize);
+    // SAFETY: both arrays are dense, as large as that, apart from each other, and alive during the call.
+    py.detach(|| unsafe { copy(source as *const u8, target as *mut u8, bytes, method) }).map_err(raise)
+}
+
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(operators, module)?)?;
     module.add_function(wrap_pyfunction!(get_num_threads, module)?)?;
@@ -92,6 +120,7 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(set_cpu_level, module)?)?;
     module.add_function(wrap_pyfunction!(cpu_levels, module)?)?;
     module.add_function(wrap_pyfunction!(cpu_cache_bytes, module)?)?;
+    module.add_function(wrap_pyfunction!(copy_bytes, module)?)?;
     module.add_function(wrap_pyfunction!(memory_stats, module)?)?;
     module.add_function(wrap_pyfunction!(empty_cache, module)?)?;
     module.add_function(wrap_pyfunction!(set_cache_limit, module)?)

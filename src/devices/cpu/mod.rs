@@ -1,6 +1,7 @@
 //! The processor: its instruction-set level, its registers, its threads and its memory.
 
 pub mod broadcast;
+pub mod copy;
 pub mod elementwise;
 pub mod features;
 pub mod lanes;

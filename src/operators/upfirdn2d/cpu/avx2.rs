@@ -1,0 +1,395 @@
+//! AVX2 + FMA + F16C: the registers of [`simd::avx2`] as the loops want them, and the entry points in
+//! which those loops are compiled with these instructions.
+
+use core::arch::x86_64::*;
+use std::ops::Range;
+
+use super::FirElement;
+use super::kernel_gradient::{self, Job};
+use super::registers::{Access, Register};
+use super::scratch::Scratch;
+use super::sums::{self, Stores, Sums};
+use super::tile::{Tile, Worker};
+use crate::core::dtype::{BFloat16, Element, Float16};
+use crate::devices::cpu::simd::avx2::{self, Avx2Element, F32x8, F64x4};
+
+impl Register for F32x8 {
+    type Number = f32;
+    const LANES: usize = 8;
+    const STREAMS: bool = true;
+
+    #[inline(always)]
+    unsafe fn splat(value: f32) -> Self {
+        // SAFETY: the caller's promise.
+        F32x8(unsafe { _mm256_set1_ps(value) })
+    }
+    #[inline(always)]
+    fn mul(self, other: Self) -> Self {
+        // SAFETY: a register exists, so its level was detected.
+        F32x8(unsafe { _mm256_mul_ps(self.0, other.0) })
+    }
+    #[inline(always)]
+    fn multiply_add(self, factor: Self, sum: Self) -> Self {
+        // SAFETY: as in `mul`.
+        F32x8(unsafe { _mm256_fmadd_ps(self.0, factor.0, sum.0) })
+    }
+
+    #[inline(always)]
+    fn interleave<const P: usize>(v: [Self; P]) -> [Self; P] {
+        // SAFETY: as in `mul`.
+        let two = |a: F32x8, b: F32x8| unsafe {
+            let (low, high) = (_mm256_unpacklo_ps(a.0, b.0), _mm256_unpackhi_ps(a.0, b.0));
+            [F32x8(_mm256_permute2f128_ps::<0x20>(low, high)), F32x8(_mm256_permute2f128_ps::<0x31>(low, high))]
+        };
+        let mut result = v;
+        match P {
+            2 => result.copy_from_slice(&two(v[0], v[1])),
+            // Output place g takes number g / 3 of register g % 3.
+            // SAFETY: as in `mul`.
+            3 => unsafe {
+                let mix = |index: __m256i, first: i32| {
+                    let [a, b, c] = [0, 1, 2].map(|i| _mm256_permutevar8x32_ps(v[i].0, index));
+                    let lanes = |phase: i32| {
+                        let place = |l: i32| if (first + l) % 3 == phase { -1 } else { 0 };
+                        let mask = _mm256_setr_epi32(
+                            place(0),
+                            place(1),
+                            place(2),
+                            place(3),
+                            place(4),
+                            place(5),
+                            place(6),
+                            place(7),
+                        );
+                        _mm256_castsi256_ps(mask)
+                    };
+                    F32x8(_mm256_blendv_ps(_mm256_blendv_ps(a, b, lanes(1)), c, lanes(2)))
+                };
+                result[0] = mix(_mm256_setr_epi32(0, 0, 0, 1, 1, 1, 2, 2), 0);
+                result[1] = mix(_mm256_setr_epi32(2, 3, 3, 3, 4, 4, 4, 5), 8);
+                result[2] = mix(_mm256_setr_epi32(5, 5, 6, 6, 6, 7, 7, 7), 16);
+            },
+            4 => {
+                let (even, odd) = (two(v[0], v[2]), two(v[1], v[3]));
+                result[..2].copy_from_slice(&two(even[0], odd[0]));
+                result[2..].copy_from_slice(&two(even[1], odd[1]));
+            }
+            _ => unreachable!("two to four phases are interleaved in registers"),
+        }
+        result
+    }
+
+    #[inline(always)]
+    fn deinterleave<const P: usize>(v: [Self; P]) -> [Self; P] {
+        // SAFETY: as in `mul`.
+        let two = |a: F32x8, b: F32x8| unsafe {
+            let quarters =
+                |mixed: __m256| F32x8(_mm256_castpd_ps(_mm256_permute4x64_pd::<0xd8>(_mm256_castps_pd(mixed))));
+            [quarters(_mm256_shuffle_ps::<0x88>(a.0, b.0)), quarters(_mm256_shuffle_ps::<0xdd>(a.0, b.0))]
+        };
+        let mut result = v;
+        match P {
+            2 => result.copy_from_slice(&two(v[0], v[1])),
+            // Number i of phase r stands at place 3 i + r; these places differ modulo 8, so one blend
+            // brings them into one register and one permutation into order.
+            // SAFETY: as in `mul`.
+            3 => unsafe {
+                let pick = |phase: i32| {
+                    let held = |register: i32| {
+                        let place = |l: i32| if (8 * register + l) % 3 == phase { -1 } else { 0 };
+                        let mask = _mm256_setr_epi32(
+                            place(0),
+                            place(1),
+                            place(2),
+                            place(3),
+                            place(4),
+                            place(5),
+                            place(6),
+                            place(7),
+                        );
+                        _mm256_castsi256_ps(mask)
+                    };
+                    let blended = _mm256_blendv_ps(_mm256_blendv_ps(v[0].0, v[1].0, held(1)), v[2].0, held(2));
+                    let at = |i: i32| (3 * i + phase) % 8;
+                    let order = _mm256_setr_epi32(at(0), at(1), at(2), at(3), at(4), at(5), at(6), at(7));
+                    F32x8(_mm256_permutevar8x32_ps(blended, order))
+                };
+                result[0] = pick(0);
+                result[1] = pick(1);
+                result[2] = pick(2);
+            },
+            4 => {
+                let (first, second) = (two(v[0], v[1]), two(v[2], v[3]));
+                let (even, odd) = (two(first[0], second[0]), two(first[1], second[1]));
+                result.copy_from_slice(&[even[0], odd[0], even[1], odd[1]]);
+            }
+            _ => unreachable!("two to four phases are deinterleaved in registers"),
+        }
+        result
+    }
+
+    #[inline(always)]
+    fn sum(self) -> f64 {
+        // SAFETY: as in `mul`.
+        unsafe {
+            let low = _mm256_cvtps_pd(_mm256_castps256_ps128(self.0));
+            let high = _mm256_cvtps_pd(_mm256_extractf128_ps::<1>(self.0));
+            F64x4(_mm256_add_pd(low, high)).sum()
+        }
+    }
+    #[inline(always)]
+    fn prefetch(address: *const u8) {
+        avx2::prefetch(address, 0);
+    }
+    #[inline(always)]
+    fn fence() {
+        crate::devices::cpu::simd::fence();
+    }
+}
+
+impl Register for F64x4 {
+    type Number = f64;
+    const LANES: usize = 4;
+    const STREAMS: bool = true;
+
+    #[inline(always)]
+    unsafe fn splat(value: f64) -> Self {
+        // SAFETY: the caller's promise.
+        F64x4(unsafe { _mm256_set1_pd(value) })
+    }
+    #[inline(always)]
+    fn mul(self, other: Self) -> Self {
+        // SAFETY: a register exists, so its level was detected.
+        F64x4(unsafe { _mm256_mul_pd(self.0, other.0) })
+    }
+    #[inline(always)]
+    fn multiply_add(self, factor: Self, sum: Self) -> Self {
+        // SAFETY: as in `mul`.
+        F64x4(unsafe { _mm256_fmadd_pd(self.0, factor.0, sum.0) })
+    }
+
+    #[inline(always)]
+    fn interleave<const P: usize>(v: [Self; P]) -> [Self; P] {
+        // SAFETY: as in `mul`.
+        let two = |a: F64x4, b: F64x4| unsafe {
+            let (low, high) = (_mm256_unpacklo_pd(a.0, b.0), _mm256_unpackhi_pd(a.0, b.0));
+            [F64x4(_mm256_permute2f128_pd::<0x20>(low, high)), F64x4(_mm256_permute2f128_pd::<0x31>(low, high))]
+        };
+        let mut result = v;
+        match P {
+            2 => result.copy_from_slice(&two(v[0], v[1])),
+            // Output place g takes number g / 3 of register g % 3.
+            // SAFETY: as in `mul`.
+            3 => unsafe {
+                let [a, b, c] = [v[0].0, v[1].0, v[2].0];
+                let first = [
+                    _mm256_permute4x64_pd::<0x40>(a),
+                    _mm256_permute4x64_pd::<0x40>(b),
+                    _mm256_permute4x64_pd::<0x40>(c),
+                ];
+                let second = [
+                    _mm256_permute4x64_pd::<0xa5>(a),
+                    _mm256_permute4x64_pd::<0xa5>(b),
+                    _mm256_permute4x64_pd::<0xa5>(c),
+                ];
+                let third = [
+                    _mm256_permute4x64_pd::<0xfe>(a),
+                    _mm256_permute4x64_pd::<0xfe>(b),
+                    _mm256_permute4x64_pd::<0xfe>(c),
+                ];
+                result[0] = F64x4(_mm256_blend_pd::<0b0100>(_mm256_blend_pd::<0b0010>(first[0], first[1]), first[2]));
+                result[1] =
+                    F64x4(_mm256_blend_pd::<0b0010>(_mm256_blend_pd::<0b1001>(second[0], second[1]), second[2]));
+                result[2] = F64x4(_mm256_blend_pd::<0b1001>(_mm256_blend_pd::<0b0100>(third[0], third[1]), third[2]));
+            },
+            4 => {
+                let (even, odd) = (two(v[0], v[2]), two(v[1], v[3]));
+                result[..2].copy_from_slice(&two(even[0], odd[0]));
+                result[2..].copy_from_slice(&two(even[1], odd[1]));
+            }
+            _ => unreachable!("two to four phases are interleaved in registers"),
+        }
+        result
+    }
+
+    #[inline(always)]
+    fn deinterleave<const P: usize>(v: [Self; P]) -> [Self; P] {
+        // SAFETY: as in `mul`.
+        let two = |a: F64x4, b: F64x4| unsafe {
+            let (low, high) = (_mm256_unpacklo_pd(a.0, b.0), _mm256_unpackhi_pd(a.0, b.0));
+            [F64x4(_mm256_permute4x64_pd::<0xd8>(low)), F64x4(_mm256_permute4x64_pd::<0xd8>(high))]
+        };
+        let mut result = v;
+        match P {
+            2 => result.copy_from_slice(&two(v[0], v[1])),
+            // Number i of phase r stands at place 3 i + r; these places differ modulo 4.
+            // SAFETY: as in `mul`.
+            3 => unsafe {
+                let [a, b, c] = [v[0].0, v[1].0, v[2].0];
+                let zero = _mm256_blend_pd::<0b0010>(_mm256_blend_pd::<0b0100>(a, b), c);
+                let one = _mm256_blend_pd::<0b0100>(_mm256_blend_pd::<0b1001>(a, b), c);
+                let two = _mm256_blend_pd::<0b1001>(_mm256_blend_pd::<0b0010>(a, b), c);
+                result[0] = F64x4(_mm256_permute4x64_pd::<0x6c>(zero));
+                result[1] = F64x4(_mm256_permute4x64_pd::<0xb1>(one));
+                result[2] = F64x4(_mm256_permute4x64_pd::<0xc6>(two));
+            },
+            4 => {
+                let (first, second) = (two(v[0], v[1]), two(v[2], v[3]));
+                let (even, odd) = (two(first[0], second[0]), two(first[1], second[1]));
+                result.copy_from_slice(&[even[0], odd[0], even[1], odd[1]]);
+            }
+            _ => unreachable!("two to four phases are deinterleaved in registers"),
+        }
+        result
+    }
+
+    #[inline(always)]
+    fn sum(self) -> f64 {
+        // SAFETY: as in `mul`.
+        unsafe {
+            let pair = _mm_add_pd(_mm256_castpd256_pd128(self.0), _mm256_extractf128_pd::<1>(self.0));
+            _mm_cvtsd_f64(_mm_add_sd(pair, _mm_unpackhi_pd(pair, pair)))
+        }
+    }
+    #[inline(always)]
+    fn prefetch(address: *const u8) {
+        avx2::prefetch(address, 0);
+    }
+    #[inline(always)]
+    fn fence() {
+        crate::devices::cpu::simd::fence();
+    }
+}
+
+/// The first `count` places of eight, as the mask of a 32-bit load or store.
+#[inline(always)]
+unsafe fn mask32(count: usize) -> __m256i {
+    const ONES_THEN_ZEROS: [i32; 16] = [-1, -1, -1, -1, -1, -1, -1, -1, 0, 0, 0, 0, 0, 0, 0, 0];
+    debug_assert!(count <= 8);
+    // SAFETY: eight numbers from place `8 - count` on lie inside the sixteen.
+    unsafe { _mm256_loadu_si256(ONES_THEN_ZEROS.as_ptr().add(8 - count).cast()) }
+}
+
+macro_rules! access {
+    ($register:ident, $element:ty $(, $load_part:item, $store_part:item)?) => {
+        impl Access<$element> for $register {
+            #[inline(always)]
+            unsafe fn load(source: *const $element) -> Self {
+                // SAFETY: the caller's promise.
+                unsafe { <$element as Avx2Element>::load(source) }
+            }
+            #[inline(always)]
+            unsafe fn store(self, target: *mut $element) {
+                // SAFETY: the caller's promise.
+                unsafe { <$element as Avx2Element>::store(target, self) }
+            }
+            #[inline(always)]
+            unsafe fn stream(self, target: *mut $element) {
+                // SAFETY: the caller's promise.
+                unsafe { <$element as Avx2Element>::stream(target, self) }
+            }
+            $(
+                #[inline(always)]
+                $load_part
+                #[inline(always)]
+                $store_part
+            )?
+        }
+    };
+}
+access!(F32x8, Float16);
+access!(F32x8, BFloat16);
+access!(
+    F32x8,
+    f32,
+    unsafe fn load_part(source: *const f32, count: usize) -> Self {
+        // SAFETY: places outside the mask are not touched.
+        F32x8(unsafe { _mm256_maskload_ps(source, mask32(count)) })
+    },
+    unsafe fn store_part(self, target: *mut f32, count: usize) {
+        // SAFETY: places outside the mask are not touched.
+        unsafe { _mm256_maskstore_ps(target, mask32(count), self.0) }
+    }
+);
+access!(
+    F64x4,
+    f64,
+    unsafe fn load_part(source: *const f64, count: usize) -> Self {
+        // SAFETY: places outside the mask are not touched; two 32-bit places make one of 64.
+        F64x4(unsafe { _mm256_maskload_pd(source, mask32(2 * count)) })
+    },
+    unsafe fn store_part(self, target: *mut f64, count: usize) {
+        // SAFETY: as in `load_part`.
+        unsafe { _mm256_maskstore_pd(target, mask32(2 * count), self.0) }
+    }
+);
+
+macro_rules! sums {
+    ($register:ident, $number:ty) => {
+        impl<S, D> Sums<S, D> for $register
+        where
+            S: Element<Compute = $number>,
+            D: Element<Compute = $number>,
+            $register: Access<S> + Access<D>,
+        {
+            #[target_feature(enable = "avx2,fma,f16c")]
+            unsafe fn write(sources: &[*const S], taps: &[$number], target: *mut D, count: usize, stores: Stores) {
+                // SAFETY: the caller's promise.
+                unsafe { sums::write::<S, D, Self>(sources, taps, target, count, stores) }
+            }
+            #[target_feature(enable = "avx2,fma,f16c")]
+            unsafe fn write_phases<const P: usize>(
+                sources: &[*const S],
+                taps: &[$number],
+                bounds: &[usize],
+                target: *mut D,
+                count: usize,
+            ) {
+                // SAFETY: the caller's promise.
+                unsafe { sums::write_phases::<S, D, Self, P>(sources, taps, bounds, target, count) }
+            }
+        }
+    };
+}
+sums!(F32x8, f32);
+sums!(F64x4, f64);
+
+/// Computes a tile.
+///
+/// # Safety
+/// As [`Worker::run`]; AVX2, FMA and F16C were detected.
+#[target_feature(enable = "avx2,fma,f16c")]
+pub unsafe fn tile<T: FirElement>(worker: &mut Worker<'_, T::Compute>, tile: &Tile<T>) {
+    // SAFETY: the caller's promise.
+    unsafe { worker.run::<T, T::Register>(tile) }
+}
+
+/// Adds product sums for the kernel's gradient.
+///
+/// # Safety
+/// As [`kernel_gradient::product_sums`]; AVX2, FMA and F16C were detected.
+#[target_feature(enable = "avx2,fma,f16c")]
+pub unsafe fn product_sums<T: FirElement>(job: &Job<'_>, tiles: Range<usize>, scratch: &mut Scratch) {
+    // SAFETY: the caller's promise.
+    unsafe { kernel_gradient::product_sums::<T, T::Register>(job, tiles, scratch) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::registers::tests::check_shuffles;
+    use super::*;
+    use crate::devices::cpu::features::Level;
+
+    #[test]
+    fn the_registers_shuffle_as_arrays_do() {
+        if !Level::available().contains(&Level::Avx2) {
+            eprintln!("left out: this processor has no AVX2");
+            return;
+        }
+        // SAFETY: AVX2 was detected above.
+        unsafe {
+            check_shuffles::<F32x8>();
+            check_shuffles::<F64x4>();
+        }
+    }
+}

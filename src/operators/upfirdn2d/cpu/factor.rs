@@ -1,0 +1,132 @@
+//! The kernel's values: read once, converted to the compute type, factored where they have rank one.
+
+use smallvec::SmallVec;
+
+use crate::core::dtype::{Compute, DType, Element};
+use crate::core::tensor::TensorView;
+use crate::with_element;
+
+/// Taps in the order in which they meet the input, so that both directions are correlations.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Taps<C> {
+    /// All taps, row by row.
+    pub full: SmallVec<[C; 64]>,
+    /// Taps along x and along y, whose products are all taps, where there are such.
+    pub separable: Option<(SmallVec<[C; 16]>, SmallVec<[C; 16]>)>,
+}
+
+impl<C: Compute> Taps<C> {
+    /// Reads a kernel, reversed in both directions where `reverse`, and multiplies it by `gain`.
+    pub fn read(kernel: &TensorView<'_>, reverse: bool, gain: f64) -> Self {
+        let (rows, columns) = (kernel.shape()[0], kernel.shape()[1]);
+        let mut values = with_element!(kernel.dtype(), K => read_values::<K>(kernel, rows, columns));
+        if C::DTYPE != DType::Float64 {
+            values.iter_mut().for_each(|value| *value = C::from_f64(*value).to_f64());
+        }
+        if reverse {
+            values.reverse();
+        }
+        Taps {
+            separable: factor(&values, columns, gain),
+            full: values.iter().map(|&value| C::from_f64(value * gain)).collect(),
+        }
+    }
+}
+
+fn read_values<K: Element>(kernel: &TensorView<'_>, rows: usize, columns: usize) -> SmallVec<[f64; 64]> {
+    let mut values = SmallVec::with_capacity(rows * columns);
+    for row in 0..rows as isize {
+        for column in 0..columns as isize {
+            let offset = row * kernel.strides[0] + column * kernel.strides[1];
+            // SAFETY: the index is inside the shape, every element of which the view promises.
+            let value = unsafe { kernel.pointer.offset(offset).cast::<K>().read_unaligned() };
+            values.push(value.to_compute().to_f64());
+        }
+    }
+    values
+}
+
+/// The factors along x and y, by the row and the column of the largest tap. They are accepted only
+/// where every tap agrees with their product within four roundings of itself: a bound relative to
+/// the largest tap would let a wrong small tap through.
+fn factor<C: Compute>(values: &[f64], columns: usize, gain: f64) -> Option<(SmallVec<[C; 16]>, SmallVec<[C; 16]>)> {
+    let (mut largest, mut at) = (0.0, 0);
+    for (index, value) in values.iter().enumerate() {
+        if !value.is_finite() {
+            return None;
+        }
+        if value.abs() > largest {
+            (largest, at) = (value.abs(), index);
+        }
+    }
+    if largest == 0.0 {
+        return None;
+    }
+    let (row, column, pivot) = (at - at % columns, at % columns, values[at]);
+    let tolerance = 4.0 * if C::DTYPE == DType::Float64 { f64::EPSILON / 2.0 } else { f64::from(f32::EPSILON) / 2.0 };
+    let along_x: SmallVec<[f64; 16]> = values[row..row + columns].iter().map(|value| value / pivot).collect();
+    for line in values.chunks_exact(columns) {
+        let scale = line[column];
+        for (value, factor) in line.iter().zip(&along_x) {
+            if (scale * factor - value).abs() > tolerance * value.abs() {
+                return None;
+            }
+        }
+    }
+    // A factor that is subnormal in the compute type has lost digits that the products need.
+    let smallest = if C::DTYPE == DType::Float64 { f64::MIN_POSITIVE } else { f64::from(f32::MIN_POSITIVE) };
+    let convert = |value: f64| {
+        let rounded = C::from_f64(value);
+        (value == 0.0 || (rounded.to_f64().abs() >= smallest && rounded.to_f64().is_finite())).then_some(rounded)
+    };
+    let x = along_x.iter().map(|&value| convert(value)).collect::<Option<_>>()?;
+    let y = values[column..].iter().step_by(columns).map(|&value| convert(value * gain)).collect::<Option<_>>()?;
+    Some((x, y))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn rank_one(values: &[f32], columns: usize) -> Option<(Vec<f32>, Vec<f32>)> {
+        let values: Vec<f64> = values.iter().map(|&value| value.into()).collect();
+        factor::<f32>(&values, columns, 1.0).map(|(x, y)| (x.to_vec(), y.to_vec()))
+    }
+
+    proptest! {
+        #[test]
+        fn float32_outer_products_are_found(
+            a in prop::collection::vec(-1f32..1.0, 1..14), b in prop::collection::vec(-1f32..1.0, 1..14),
+        ) {
+            let big = |v: &[f32]| v.iter().all(|x| x.abs() > 1e-3);
+            prop_assume!(big(&a) && big(&b));
+            let outer: Vec<f32> = a.iter().flat_map(|y| b.iter().map(move |x| x * y)).collect();
+            let (x, y) = rank_one(&outer, b.len()).expect("an outer product has rank one");
+            for (index, value) in outer.iter().enumerate() {
+                let product = f64::from(x[index % b.len()]) * f64::from(y[index / b.len()]);
+                prop_assert!((product - f64::from(*value)).abs() <= 6.0 * 2f64.powi(-24) * f64::from(value.abs()));
+            }
+        }
+
+        #[test]
+        fn one_wrong_tap_is_noticed(index in 0usize..16, up in any::<bool>()) {
+            let taps = [1e-3f32, 3.0, 3.0, 1e-3];
+            let mut outer: Vec<f32> = taps.iter().flat_map(|y| taps.iter().map(move |x| x * y)).collect();
+            prop_assert!(rank_one(&outer, 4).is_some());
+            outer[index] *= if up { 1.0 + 2e-6 } else { 1.0 - 2e-6 };
+            prop_assert!(rank_one(&outer, 4).is_none());
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_factored_is_left() {
+        assert_eq!(rank_one(&[0.0; 4], 2), None);
+        assert_eq!(rank_one(&[1.0, 0.0, 0.0, 1.0], 2), None);
+        assert_eq!(rank_one(&[1.0, f32::NAN, 1.0, 1.0], 2), None);
+        assert_eq!(rank_one(&[f32::INFINITY; 4], 2), None);
+        // The factor of the corner would be subnormal.
+        assert_eq!(rank_one(&[1e30, 1e-9, 1e-9, 1e-48], 2), None);
+        assert_eq!(rank_one(&[-2.0, 0.0, 4.0, 0.0], 2), Some((vec![1.0, 0.0], vec![-2.0, 4.0])));
+    }
+}

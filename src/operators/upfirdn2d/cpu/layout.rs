@@ -1,0 +1,141 @@
+//! How the leading dimensions, the channels and the strides of input and output become planes of rows.
+
+use smallvec::SmallVec;
+
+use crate::core::dtype::Element;
+use crate::core::tensor::Parts;
+
+/// More channels than this make rows too long for the caches: such tensors are taken plane by plane.
+const MOST_CHANNELS: usize = 8192;
+
+/// One tensor's planes.
+#[derive(Clone)]
+pub struct Side {
+    /// The element with index zero.
+    pub pointer: *mut u8,
+    /// Bytes from row to row.
+    pub row: isize,
+    /// Bytes from column to column.
+    pub column: isize,
+    /// Whether the columns of a row lie one after the other.
+    pub dense: bool,
+}
+
+/// The planes of a pair of tensors with the same leading dimensions.
+pub struct Layout {
+    /// The first tensor's.
+    pub first: Side,
+    /// The second tensor's.
+    pub second: Side,
+    /// Elements of a column: one, or all channels of channels-last tensors.
+    pub pixel: usize,
+    /// How many planes there are.
+    pub planes: usize,
+    /// Merged leading dimensions, innermost first: length and both strides.
+    leading: SmallVec<[(usize, isize, isize); 4]>,
+}
+
+// SAFETY: a layout is addresses and strides of views, which may be used from any thread.
+unsafe impl Sync for Layout {}
+
+impl Layout {
+    /// The planes of two tensors, each of at least two dimensions, that agree in all but the last two.
+    pub fn new(first: &Parts, second: &Parts) -> Self {
+        let dims = first.shape().len();
+        let size = first.dtype().size() as isize;
+        let channels = if dims > 2 { first.shape()[dims - 3] } else { 1 };
+        let is_channels_last = |parts: &Parts| {
+            let step = parts.strides[dims - 1];
+            parts.strides[dims - 3] == size && (step == channels as isize * size || parts.shape()[dims - 1] < 2)
+        };
+        let last = channels > 1 && channels <= MOST_CHANNELS && is_channels_last(first) && is_channels_last(second);
+        let pixel = if last { channels } else { 1 };
+        let side = |parts: &Parts| Side {
+            pointer: parts.pointer,
+            row: parts.strides[dims - 2],
+            column: parts.strides[dims - 1],
+            dense: last || parts.strides[dims - 1] == size || parts.shape()[dims - 1] < 2,
+        };
+        let mut leading: SmallVec<[(usize, isize, isize); 4]> = SmallVec::new();
+        for d in (0..dims - 2 - usize::from(last)).rev() {
+            let (n, a, b) = (first.shape()[d], first.strides[d], second.strides[d]);
+            match leading.last_mut() {
+                _ if n == 1 => {}
+                Some(inner) if inner.0 as isize * inner.1 == a && inner.0 as isize * inner.2 == b => inner.0 *= n,
+                _ => leading.push((n, a, b)),
+            }
+        }
+        let planes = leading.iter().map(|dim| dim.0).product();
+        Layout { first: side(first), second: side(second), pixel, planes, leading }
+    }
+
+    /// Where a plane starts in both tensors, in bytes.
+    #[inline]
+    pub fn offsets(&self, plane: usize) -> (isize, isize) {
+        if let [(_, a, b)] = self.leading[..] {
+            return (plane as isize * a, plane as isize * b);
+        }
+        let (mut rest, mut first, mut second) = (plane, 0, 0);
+        for &(n, a, b) in &self.leading {
+            let index = (rest % n) as isize;
+            rest /= n;
+            first += index * a;
+            second += index * b;
+        }
+        (first, second)
+    }
+}
+
+/// Copies `count` elements between places a number of bytes apart.
+///
+/// # Safety
+/// Each source element is readable, each target element writable.
+#[inline]
+pub unsafe fn copy_strided<T: Element>(source: (*const u8, isize), target: (*mut u8, isize), count: usize) {
+    for i in 0..count as isize {
+        // SAFETY: the caller's promise; elements may be unaligned.
+        unsafe {
+            let value = source.0.offset(i * source.1).cast::<T>().read_unaligned();
+            target.0.offset(i * target.1).cast::<T>().write_unaligned(value);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::core::device::Device;
+    use crate::core::dtype::DType;
+    use crate::core::tensor::TensorType;
+
+    fn parts(shape: &[usize], strides: &[isize]) -> Parts {
+        Parts {
+            pointer: std::ptr::null_mut(),
+            kind: TensorType::new(shape, DType::Float32),
+            strides: strides.into(),
+            device: Device::Cpu,
+        }
+    }
+
+    #[test]
+    fn dense_leading_dimensions_become_one() {
+        let a = parts(&[2, 3, 4, 5], &[240, 80, 20, 4]);
+        let b = parts(&[2, 3, 1, 2], &[24, 8, 8, 4]);
+        let layout = Layout::new(&a, &b);
+        assert_eq!((layout.planes, layout.pixel, layout.leading.as_slice()), (6, 1, &[(6, 80, 8)][..]));
+        assert_eq!(layout.offsets(5), (400, 40));
+        assert_eq!(Layout::new(&parts(&[4, 5], &[20, 4]), &parts(&[4, 5], &[20, 4])).planes, 1);
+        assert_eq!(Layout::new(&parts(&[0, 4, 5], &[80, 20, 4]), &parts(&[0, 4, 5], &[80, 20, 4])).planes, 0);
+    }
+
+    #[test]
+    fn channels_last_rows_hold_all_channels() {
+        let last = parts(&[2, 3, 4, 5], &[240, 4, 60, 12]);
+        let layout = Layout::new(&last, &last);
+        assert_eq!((layout.planes, layout.pixel, layout.first.dense), (2, 3, true));
+        // One side of the pair in another order: plane by plane, with gaps between columns.
+        let mixed = Layout::new(&last, &parts(&[2, 3, 4, 5], &[240, 80, 20, 4]));
+        assert_eq!((mixed.planes, mixed.pixel, mixed.first.dense, mixed.second.dense), (6, 1, false, true));
+        assert_eq!(mixed.offsets(4), (244, 320));
+    }
+}

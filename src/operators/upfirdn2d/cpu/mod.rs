@@ -1,0 +1,200 @@
+//! The kernels of the CPU. A call is read into a [`Plan`](plan::Plan), cut into tiles, and each tile is
+//! computed with the registers of the processor's level. Bits agree within one level, for any number
+//! of threads and any strides; between levels they may differ in the last place, since a fused
+//! multiply-add rounds once.
+
+#[cfg(target_arch = "x86_64")]
+mod avx2;
+mod factor;
+mod kernel_gradient;
+mod layout;
+mod native;
+mod plan;
+mod registers;
+mod scratch;
+mod strip;
+mod sums;
+mod tile;
+
+use std::ops::Range;
+
+use super::params::{Geometry, UpFirDn2dArgs};
+#[cfg(not(target_arch = "x86_64"))]
+use crate::core::dtype::Element;
+use crate::core::error::Result;
+use crate::core::operator::Call;
+use crate::core::shape::Shape;
+use crate::core::tensor::{TensorView, TensorViewMut};
+use crate::devices::cpu::features::Level;
+use crate::devices::cpu::parallel;
+#[cfg(target_arch = "x86_64")]
+use crate::devices::cpu::simd::avx2::Avx2Element;
+use crate::with_element;
+use factor::Taps;
+use layout::{Layout, copy_strided};
+use plan::Plan;
+use scratch::Scratch;
+#[cfg(target_arch = "x86_64")]
+use sums::Filter;
+use tile::{Tile, Worker};
+
+/// What the kernels need of an element type.
+#[cfg(target_arch = "x86_64")]
+pub trait FirElement: Avx2Element<Register: Filter<Self>> {}
+#[cfg(target_arch = "x86_64")]
+impl<T: Avx2Element<Register: Filter<T>>> FirElement for T {}
+/// What the kernels need of an element type.
+#[cfg(not(target_arch = "x86_64"))]
+pub trait FirElement: Element {}
+#[cfg(not(target_arch = "x86_64"))]
+impl<T: Element> FirElement for T {}
+
+/// The geometry that the schema has checked.
+fn checked_geometry(args: &UpFirDn2dArgs, x: &Shape, k: &Shape) -> Result<Geometry> {
+    Geometry::new("UpFirDn2d", args, x, k)
+}
+
+/// Y of X and K.
+pub fn forward(call: &Call<'_>) -> Result<()> {
+    let Some(y) = &call.outputs[0] else { return Ok(()) };
+    let (x, k, args) = (call.input(0), call.input(1), UpFirDn2dArgs::from_args(call.args));
+    let geometry = checked_geometry(&args, x.shape(), k.shape())?;
+    with_element!(y.dtype(), T => filter::<T>(geometry, &Taps::read(k, !args.flip_kernel, args.gain), x, y))
+}
+
+/// dX of dY and K: the adjoint, with the kernel the other way round.
+pub fn gradient(call: &Call<'_>) -> Result<()> {
+    let Some(dx) = &call.outputs[0] else { return Ok(()) };
+    let (dy, k, args) = (call.input(0), call.input(1), UpFirDn2dArgs::from_args(call.args));
+    let geometry = checked_geometry(&args, call.input(2).shape(), k.shape())?.transposed();
+    with_element!(dx.dtype(), T => filter::<T>(geometry, &Taps::read(k, args.flip_kernel, args.gain), dy, dx))
+}
+
+/// dK of X and dY.
+pub fn kernel_gradient(call: &Call<'_>) -> Result<()> {
+    let Some(dk) = &call.outputs[0] else { return Ok(()) };
+    let (x, dy, args) = (call.input(0), call.input(1), UpFirDn2dArgs::from_args(call.args));
+    let geometry = checked_geometry(&args, x.shape(), dk.shape())?;
+    let sums = with_element!(x.dtype(), T => kernel_gradient::sums::<T>(geometry, x, dy))?;
+    with_element!(dk.dtype(), K => kernel_gradient::write::<K>(&sums, &args, dk));
+    Ok(())
+}
+
+fn filter<T: FirElement>(
+    geometry: Geometry,
+    taps: &Taps<T::Compute>,
+    input: &TensorView<'_>,
+    output: &TensorViewMut<'_>,
+) -> Result<()> {
+    let layout = Layout::new(input, output);
+    if output.shape().elements() == 0 {
+        return Ok(());
+    }
+    let plan = Plan::new::<T>(geometry, taps, &layout);
+    let (level, tiles) = (Level::current(), plan.strips * plan.bands * layout.planes);
+    parallel::for_each(plan.tasks(layout.planes), plan.work, |task| {
+        let first = task * plan.tiles;
+        Scratch::with(|scratch| {
+            // SAFETY: the views promise every element of the layout, and tiles write disjoint parts.
+            unsafe { run_tiles::<T>(level, &plan, taps, &layout, first..(first + plan.tiles).min(tiles), scratch) };
+        });
+    })
+}
+
+/// Tiles are numbered strip by strip, then plane by plane, then band by band, so that neighbours share
+/// a strip.
+///
+/// # Safety
+/// Every element of the layout is readable or writable, and no one else writes to these tiles.
+unsafe fn run_tiles<T: FirElement>(
+    level: Level,
+    plan: &Plan,
+    taps: &Taps<T::Compute>,
+    layout: &Layout,
+    tiles: Range<usize>,
+    scratch: &mut Scratch,
+) {
+    let per_strip = layout.planes * plan.bands;
+    let mut tile = tiles.start;
+    while tile < tiles.end {
+        let strip = tile / per_strip;
+        let mut worker = Worker::new(plan, taps, strip * plan.strip, scratch);
+        let (mut plane, mut band) = (tile % per_strip / plan.bands, tile % plan.bands);
+        let end = tiles.end.min((strip + 1) * per_strip);
+        while tile < end {
+            // SAFETY: the caller's promise.
+            unsafe { run_tile::<T>(level, plan, &mut worker, layout, plane, band) };
+            tile += 1;
+            band += 1;
+            if band == plan.bands {
+                (plane, band) = (plane + 1, 0);
+            }
+        }
+    }
+}
+
+/// # Safety
+/// As [`run_tiles`].
+unsafe fn run_tile<T: FirElement>(
+    level: Level,
+    plan: &Plan,
+    worker: &mut Worker<'_, T::Compute>,
+    layout: &Layout,
+    plane: usize,
+    band: usize,
+) {
+    let (source, target) = (&layout.first, &layout.second);
+    let (source_offset, target_offset) = layout.offsets(plane);
+    let rows = band * plan.band..((band + 1) * plan.band).min(plan.geometry.y.output as usize);
+    let columns = worker.columns();
+    let source_plane = source.pointer.wrapping_offset(source_offset);
+    let width = if plan.pixel == 1 { target.column } else { (plan.pixel * size_of::<T>()) as isize };
+    let target_start = target
+        .pointer
+        .wrapping_offset(target_offset + rows.start as isize * target.row + columns.start as isize * width);
+    let mut tile = Tile {
+        source: source_plane as *const T,
+        source_row: source.row,
+        target: target_start.cast(),
+        target_row: target.row,
+        rows: rows.clone(),
+    };
+    let mut gathered = worker.gathered.cast::<T>();
+    if !source.dense {
+        let inside = worker.inside();
+        let length = (inside.end - inside.start) as usize;
+        let y = &plan.geometry.y;
+        let last = y.support(rows.end as i64 - 1);
+        let (top, bottom) = (y.support(rows.start as i64).start.max(0), (last.start + last.count).min(y.input));
+        for row in top..bottom {
+            let from = source_plane.wrapping_offset(row as isize * source.row + inside.start as isize * source.column);
+            let to = gathered.wrapping_add((row - top) as usize * length);
+            // SAFETY: these rows and columns are inside the input; `plan.gathered` counts their elements.
+            unsafe { copy_strided::<T>((from, source.column), (to.cast(), size_of::<T>() as isize), length) };
+        }
+        // So placed that the tile finds row and column numbers of the plane in the copy.
+        let row_bytes = (length * size_of::<T>()) as isize;
+        tile.source = gathered.wrapping_byte_offset(-(top as isize) * row_bytes).wrapping_sub(inside.start as usize);
+        tile.source_row = row_bytes;
+        gathered = gathered.wrapping_add((bottom - top).max(0) as usize * length);
+    }
+    if !target.dense {
+        tile.target = gathered;
+        tile.target_row = (columns.len() * size_of::<T>()) as isize;
+    }
+    // SAFETY: the caller's promise; AVX2 is a level only where it was detected.
+    unsafe {
+        match level {
+            #[cfg(target_arch = "x86_64")]
+            Level::Avx2 => avx2::tile::<T>(worker, &tile),
+            _ => native::tile::<T>(worker, &tile),
+        }
+        if !target.dense {
+            for row in 0..rows.len() {
+                let from = gathered.wrapping_add(row * columns.len());
+                let to = target_start.wrapping_offset(row as isize * target.row);
+                copy_strided::<T>((from.cast(), size_of::<T>() as isize), (to, target.column), columns.len());
+            }
+        }
+    }
+}

@@ -1,0 +1,45 @@
+//! The registers that every processor has.
+
+use std::ops::Range;
+
+use super::kernel_gradient::{self, Job};
+use super::registers::Portable;
+use super::scratch::Scratch;
+use super::sums::{self, Stores, Sums};
+use super::tile::{Tile, Worker};
+use crate::core::dtype::{Compute, Element};
+
+impl<C: Compute, S: Element<Compute = C>, D: Element<Compute = C>> Sums<S, D> for Portable<C> {
+    unsafe fn write(sources: &[*const S], taps: &[C], target: *mut D, count: usize, stores: Stores) {
+        // SAFETY: the caller's promise.
+        unsafe { sums::write::<S, D, Self>(sources, taps, target, count, stores) }
+    }
+    unsafe fn write_phases<const P: usize>(
+        sources: &[*const S],
+        taps: &[C],
+        bounds: &[usize],
+        target: *mut D,
+        count: usize,
+    ) {
+        // SAFETY: the caller's promise.
+        unsafe { sums::write_phases::<S, D, Self, P>(sources, taps, bounds, target, count) }
+    }
+}
+
+/// Computes a tile.
+///
+/// # Safety
+/// As [`Worker::run`].
+pub unsafe fn tile<T: Element>(worker: &mut Worker<'_, T::Compute>, tile: &Tile<T>) {
+    // SAFETY: the caller's promise; every processor has these registers.
+    unsafe { worker.run::<T, Portable<T::Compute>>(tile) }
+}
+
+/// Adds product sums for the kernel's gradient.
+///
+/// # Safety
+/// As [`kernel_gradient::product_sums`].
+pub unsafe fn product_sums<T: Element>(job: &Job<'_>, tiles: Range<usize>, scratch: &mut Scratch) {
+    // SAFETY: the caller's promise; every processor has these registers.
+    unsafe { kernel_gradient::product_sums::<T, Portable<T::Compute>>(job, tiles, scratch) }
+}

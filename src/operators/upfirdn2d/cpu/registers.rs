@@ -1,0 +1,211 @@
+//! What the loops need of a register, and the portable one. The loops are written once over these
+//! traits; each level of the processor brings its own registers.
+
+use crate::core::dtype::{Compute, Element};
+
+/// A register of compute numbers. One exists only where its level was detected, which those who make
+/// the first (`splat`, `load`) promise; arithmetic on existing ones is safe.
+pub trait Register: Copy {
+    /// What it holds.
+    type Number: Compute;
+    /// How many.
+    const LANES: usize;
+    /// Whether it can be stored past the caches.
+    const STREAMS: bool;
+
+    /// The same number in every place.
+    ///
+    /// # Safety
+    /// The register's level was detected.
+    unsafe fn splat(value: Self::Number) -> Self;
+    /// The product.
+    fn mul(self, other: Self) -> Self;
+    /// `self · factor + sum`, rounded once where the level has such an instruction, else twice.
+    fn multiply_add(self, factor: Self, sum: Self) -> Self;
+    /// From `P` registers, the first number of each, then the second of each, and so on.
+    fn interleave<const P: usize>(values: [Self; P]) -> [Self; P];
+    /// The inverse of `interleave`.
+    fn deinterleave<const P: usize>(values: [Self; P]) -> [Self; P];
+    /// The sum of all places, in a fixed order, in float64.
+    fn sum(self) -> f64;
+    /// Asks for a line of memory; any address is fine.
+    #[inline(always)]
+    fn prefetch(_address: *const u8) {}
+    /// Makes streamed stores visible before a task ends.
+    #[inline(always)]
+    fn fence() {}
+}
+
+/// A register that is loaded from, and rounded once into, elements of type `T`.
+pub trait Access<T: Element<Compute = Self::Number>>: Register {
+    /// Loads and widens `LANES` elements at any alignment.
+    ///
+    /// # Safety
+    /// The level was detected and the elements are readable.
+    unsafe fn load(source: *const T) -> Self;
+
+    /// Rounds and stores `LANES` elements at any alignment.
+    ///
+    /// # Safety
+    /// The elements are writable.
+    unsafe fn store(self, target: *mut T);
+
+    /// As `store`, past the caches where the register can.
+    ///
+    /// # Safety
+    /// As `store`, and the address is aligned to the bytes stored.
+    unsafe fn stream(self, target: *mut T);
+
+    /// Loads the first `count < LANES` elements; the other places are zero.
+    ///
+    /// # Safety
+    /// The level was detected and those `count` elements are readable.
+    #[inline(always)]
+    unsafe fn load_part(source: *const T, count: usize) -> Self {
+        let mut elements = [T::default(); 16];
+        debug_assert!(count < Self::LANES && Self::LANES <= elements.len());
+        // SAFETY: the caller's promise; the array holds more than `count`.
+        unsafe {
+            std::ptr::copy_nonoverlapping(source.cast::<u8>(), elements.as_mut_ptr().cast(), count * size_of::<T>());
+            Self::load(elements.as_ptr())
+        }
+    }
+
+    /// Stores the first `count < LANES` elements.
+    ///
+    /// # Safety
+    /// Those `count` elements are writable.
+    #[inline(always)]
+    unsafe fn store_part(self, target: *mut T, count: usize) {
+        let mut elements = [T::default(); 16];
+        debug_assert!(count < Self::LANES && Self::LANES <= elements.len());
+        // SAFETY: the caller's promise; the array holds more than `count`.
+        unsafe {
+            self.store(elements.as_mut_ptr());
+            std::ptr::copy_nonoverlapping(elements.as_ptr().cast::<u8>(), target.cast(), count * size_of::<T>());
+        }
+    }
+}
+
+/// How many numbers the portable register holds: two of the registers that every processor has.
+const PORTABLE: usize = 8;
+
+/// An array that the compiler turns into what every processor has.
+#[derive(Clone, Copy)]
+pub struct Portable<C>([C; PORTABLE]);
+
+impl<C: Compute> Register for Portable<C> {
+    type Number = C;
+    const LANES: usize = PORTABLE;
+    const STREAMS: bool = false;
+
+    #[inline(always)]
+    unsafe fn splat(value: C) -> Self {
+        Portable([value; PORTABLE])
+    }
+    #[inline(always)]
+    fn mul(self, other: Self) -> Self {
+        Portable(std::array::from_fn(|i| self.0[i] * other.0[i]))
+    }
+    // A fused multiply-add without the instruction is a slow library call.
+    #[inline(always)]
+    fn multiply_add(self, factor: Self, sum: Self) -> Self {
+        Portable(std::array::from_fn(|i| self.0[i] * factor.0[i] + sum.0[i]))
+    }
+    #[inline(always)]
+    fn interleave<const P: usize>(values: [Self; P]) -> [Self; P] {
+        std::array::from_fn(|r| {
+            Portable(std::array::from_fn(|i| values[(r * PORTABLE + i) % P].0[(r * PORTABLE + i) / P]))
+        })
+    }
+    #[inline(always)]
+    fn deinterleave<const P: usize>(values: [Self; P]) -> [Self; P] {
+        std::array::from_fn(|r| {
+            Portable(std::array::from_fn(|i| values[(i * P + r) / PORTABLE].0[(i * P + r) % PORTABLE]))
+        })
+    }
+    #[inline(always)]
+    fn sum(self) -> f64 {
+        self.0.iter().fold(0.0, |sum, value| sum + value.to_f64())
+    }
+}
+
+impl<C: Compute, T: Element<Compute = C>> Access<T> for Portable<C> {
+    #[inline(always)]
+    unsafe fn load(source: *const T) -> Self {
+        // SAFETY: the caller's promise.
+        Portable(std::array::from_fn(|i| unsafe { source.add(i).read_unaligned() }.to_compute()))
+    }
+    #[inline(always)]
+    unsafe fn store(self, target: *mut T) {
+        for (i, value) in self.0.into_iter().enumerate() {
+            // SAFETY: the caller's promise.
+            unsafe { target.add(i).write_unaligned(T::from_compute(value)) };
+        }
+    }
+    #[inline(always)]
+    unsafe fn stream(self, target: *mut T) {
+        // SAFETY: the caller's promise.
+        unsafe { self.store(target) }
+    }
+}
+
+#[cfg(test)]
+pub mod tests {
+    use super::*;
+
+    /// That loads, stores, parts and shuffles of a register agree with plain arrays.
+    ///
+    /// # Safety
+    /// The register's level was detected.
+    pub unsafe fn check_shuffles<R: Register + Access<<R as Register>::Number>>() {
+        // SAFETY: the caller's promise; every pointer below is into an array of sufficient length.
+        unsafe {
+            check_phases::<R, 2>();
+            check_phases::<R, 3>();
+            check_phases::<R, 4>();
+            let source: Vec<R::Number> = (1..=16).map(|i| R::Number::from_f64(f64::from(i))).collect();
+            for count in 0..R::LANES {
+                let mut target = vec![R::Number::default(); 16];
+                <R as Access<<R as Register>::Number>>::load_part(source.as_ptr(), count).store(target.as_mut_ptr());
+                assert_eq!(target[..count], source[..count]);
+                assert!(target[count..].iter().all(|&value| value == R::Number::default()));
+                let mut target = vec![R::Number::default(); 16];
+                <R as Access<<R as Register>::Number>>::load(source.as_ptr()).store_part(target.as_mut_ptr(), count);
+                assert_eq!(target[..count], source[..count]);
+                assert!(target[count..].iter().all(|&value| value == R::Number::default()));
+            }
+            let all = <R as Access<<R as Register>::Number>>::load(source.as_ptr());
+            assert_eq!(all.sum(), (R::LANES * (R::LANES + 1) / 2) as f64);
+            assert_eq!(all.mul(all).sum(), all.multiply_add(all, R::splat(R::Number::default())).sum());
+        }
+    }
+
+    unsafe fn check_phases<R: Register + Access<<R as Register>::Number>, const P: usize>() {
+        let source: Vec<R::Number> = (0..P * R::LANES).map(|i| R::Number::from_f64(i as f64)).collect();
+        // SAFETY: the caller's promise; the arrays hold `P * LANES` numbers.
+        unsafe {
+            let load =
+                |from: &[R::Number]| -> [R; P] { std::array::from_fn(|p| R::load(from[p * R::LANES..].as_ptr())) };
+            let save = |registers: [R; P]| {
+                let mut target = vec![R::Number::default(); P * R::LANES];
+                registers.into_iter().enumerate().for_each(|(p, r)| r.store(target[p * R::LANES..].as_mut_ptr()));
+                target
+            };
+            let mixed = save(R::interleave(load(&source)));
+            for (at, value) in mixed.iter().enumerate() {
+                assert_eq!(*value, source[at % P * R::LANES + at / P]);
+            }
+            assert_eq!(save(R::deinterleave(load(&mixed))), source);
+        }
+    }
+
+    #[test]
+    fn the_portable_register_shuffles_as_arrays_do() {
+        // SAFETY: every processor has it.
+        unsafe {
+            check_shuffles::<Portable<f32>>();
+            check_shuffles::<Portable<f64>>();
+        }
+    }
+}

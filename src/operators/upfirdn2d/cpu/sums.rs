@@ -1,0 +1,423 @@
+//! The one hot loop: `target[q] = Σ_k tap_k · source_k[q]`. A vertical filter sums rows, a horizontal
+//! one sums shifts of a row, a two-dimensional one both. Terms are added in their order, whatever the
+//! place of `q` in a register or a task, so the same sums have the same bits everywhere.
+
+use super::registers::{Access, Register};
+use crate::core::dtype::Element;
+
+/// The bytes of a cache line.
+const LINE: usize = 64;
+
+/// Values of the sum at `q` and after.
+trait Sum<R: Register> {
+    /// `B` registers from `q` on.
+    ///
+    /// # Safety
+    /// Every source is readable there.
+    unsafe fn block<const B: usize>(&self, q: usize) -> [R; B];
+
+    /// The `count < LANES` values from `q` on; the other places are unspecified.
+    ///
+    /// # Safety
+    /// Every source is readable there.
+    unsafe fn part(&self, q: usize, count: usize) -> R;
+}
+
+/// A number of terms known to the compiler: sources and taps stay in registers.
+struct Few<S, R, const N: usize> {
+    sources: [*const S; N],
+    taps: [R; N],
+}
+
+impl<S, R, const N: usize> Few<S, R, N>
+where
+    S: Element<Compute = R::Number>,
+    R: Access<S>,
+{
+    #[inline(always)]
+    unsafe fn new(sources: &[*const S], taps: &[R::Number]) -> Self {
+        // SAFETY: the caller's promise that the level was detected.
+        let taps = std::array::from_fn(|k| unsafe { R::splat(taps[k]) });
+        Few { sources: std::array::from_fn(|k| sources[k]), taps }
+    }
+}
+
+impl<S, R, const N: usize> Sum<R> for Few<S, R, N>
+where
+    S: Element<Compute = R::Number>,
+    R: Access<S>,
+{
+    #[inline(always)]
+    unsafe fn block<const B: usize>(&self, q: usize) -> [R; B] {
+        // SAFETY: the caller's promise.
+        std::array::from_fn(|b| unsafe {
+            let at = q + b * R::LANES;
+            let mut sum = R::load(self.sources[0].add(at)).mul(self.taps[0]);
+            for k in 1..N {
+                sum = R::load(self.sources[k].add(at)).multiply_add(self.taps[k], sum);
+            }
+            sum
+        })
+    }
+
+    #[inline(always)]
+    unsafe fn part(&self, q: usize, count: usize) -> R {
+        // SAFETY: the caller's promise.
+        unsafe {
+            let mut sum = R::load_part(self.sources[0].add(q), count).mul(self.taps[0]);
+            for k in 1..N {
+                sum = R::load_part(self.sources[k].add(q), count).multiply_add(self.taps[k], sum);
+            }
+            sum
+        }
+    }
+}
+
+/// Any number of terms, at least one.
+struct Many<'a, S, R: Register> {
+    sources: &'a [*const S],
+    taps: &'a [R::Number],
+}
+
+impl<S, R> Sum<R> for Many<'_, S, R>
+where
+    S: Element<Compute = R::Number>,
+    R: Access<S>,
+{
+    #[inline(always)]
+    unsafe fn block<const B: usize>(&self, q: usize) -> [R; B] {
+        // SAFETY: the caller's promise.
+        unsafe {
+            let tap = R::splat(self.taps[0]);
+            let mut sums: [R; B] = std::array::from_fn(|b| R::load(self.sources[0].add(q + b * R::LANES)).mul(tap));
+            for (&source, &tap) in self.sources[1..].iter().zip(&self.taps[1..]) {
+                let tap = R::splat(tap);
+                for (b, sum) in sums.iter_mut().enumerate() {
+                    *sum = R::load(source.add(q + b * R::LANES)).multiply_add(tap, *sum);
+                }
+            }
+            sums
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn part(&self, q: usize, count: usize) -> R {
+        // SAFETY: the caller's promise.
+        unsafe {
+            let mut sum = R::load_part(self.sources[0].add(q), count).mul(R::splat(self.taps[0]));
+            for (&source, &tap) in self.sources[1..].iter().zip(&self.taps[1..]) {
+                sum = R::load_part(source.add(q), count).multiply_add(R::splat(tap), sum);
+            }
+            sum
+        }
+    }
+}
+
+/// Runs the body with the sum that suits the number of terms.
+macro_rules! with_sum {
+    ($sources:expr, $taps:expr, $sum:ident, $block:ident => $body:expr) => {
+        match $sources.len() {
+            1 => with_sum!(@few 1, $sources, $taps, $sum, $block => $body),
+            2 => with_sum!(@few 2, $sources, $taps, $sum, $block => $body),
+            3 => with_sum!(@few 3, $sources, $taps, $sum, $block => $body),
+            4 => with_sum!(@few 4, $sources, $taps, $sum, $block => $body),
+            6 => with_sum!(@few 6, $sources, $taps, $sum, $block => $body),
+            _ => {
+                const $block: usize = 4;
+                let $sum = &Many::<S, R> { sources: $sources, taps: $taps };
+                $body
+            }
+        }
+    };
+    (@few $n:literal, $sources:expr, $taps:expr, $sum:ident, $block:ident => $body:expr) => {{
+        const $block: usize = 2;
+        let $sum = &Few::<S, R, $n>::new($sources, $taps);
+        $body
+    }};
+}
+
+/// Where values go and how.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Stores {
+    /// Into the caches; sources are read at the summed places alone.
+    Cached,
+    /// As `Cached`, and what stands so many bytes after the last source is asked for meanwhile.
+    CachedAhead(isize),
+    /// Whole lines past the caches. Sources must be readable one register past the end.
+    Streamed,
+}
+
+/// The loops as functions of their own, each compiled once with its level's instructions.
+pub trait Sums<S, D>: Access<S> + Access<D>
+where
+    S: Element<Compute = Self::Number>,
+    D: Element<Compute = Self::Number>,
+{
+    /// As [`write`].
+    ///
+    /// # Safety
+    /// As [`write`].
+    unsafe fn write(sources: &[*const S], taps: &[Self::Number], target: *mut D, count: usize, stores: Stores);
+
+    /// As [`write_phases`].
+    ///
+    /// # Safety
+    /// As [`write_phases`].
+    unsafe fn write_phases<const P: usize>(
+        sources: &[*const S],
+        taps: &[Self::Number],
+        bounds: &[usize],
+        target: *mut D,
+        count: usize,
+    );
+}
+
+/// The sums that a tile of element type `T` makes.
+pub trait Filter<T: Element>:
+    Register<Number = T::Compute> + Sums<T, T::Compute> + Sums<T::Compute, T> + Sums<T::Compute, T::Compute>
+{
+}
+impl<T: Element, R> Filter<T> for R where
+    R: Register<Number = T::Compute> + Sums<T, T::Compute> + Sums<T::Compute, T> + Sums<T::Compute, T::Compute>
+{
+}
+
+/// Writes `count` sums to the target.
+///
+/// # Safety
+/// The register's level was detected; `count` elements are readable at every source, with one
+/// register more where stores are streamed, and writable at the target, which overlaps no source.
+#[inline(always)]
+pub unsafe fn write<S, D, R>(sources: &[*const S], taps: &[R::Number], target: *mut D, count: usize, stores: Stores)
+where
+    S: Element<Compute = R::Number>,
+    D: Element<Compute = R::Number>,
+    R: Access<S> + Access<D>,
+{
+    // SAFETY: the caller's promise, handed on.
+    unsafe {
+        if sources.is_empty() {
+            // Nothing inside the input: a sum of nothing.
+            for q in 0..count {
+                target.add(q).write_unaligned(D::default());
+            }
+            return;
+        }
+        with_sum!(sources, taps, sum, BLOCK => match stores {
+            Stores::CachedAhead(ahead) => {
+                let next = sources[sources.len() - 1].wrapping_byte_offset(ahead);
+                cached::<D, R, BLOCK, true>(sum, target, count, next.cast(), size_of::<S>());
+            }
+            Stores::Streamed if R::STREAMS => streamed::<D, R>(sum, target, count),
+            _ => cached::<D, R, BLOCK, false>(sum, target, count, std::ptr::null(), 0),
+        });
+    }
+}
+
+/// Registers one after the other; the last overlaps the one before rather than reach over the end.
+#[inline(always)]
+unsafe fn cached<D, R, const BLOCK: usize, const AHEAD: bool>(
+    sum: &impl Sum<R>,
+    target: *mut D,
+    count: usize,
+    next: *const u8,
+    next_size: usize,
+) where
+    D: Element<Compute = R::Number>,
+    R: Access<D>,
+{
+    let mut q = 0;
+    // SAFETY: the promise of `write`; every access is to places below `count`.
+    unsafe {
+        while q + BLOCK * R::LANES <= count {
+            if AHEAD {
+                R::prefetch(next.wrapping_add(q * next_size));
+            }
+            for (b, value) in sum.block::<BLOCK>(q).into_iter().enumerate() {
+                value.store(target.add(q + b * R::LANES));
+            }
+            q += BLOCK * R::LANES;
+        }
+        while q + R::LANES <= count {
+            let [value] = sum.block::<1>(q);
+            value.store(target.add(q));
+            q += R::LANES;
+        }
+        if q < count {
+            if count >= R::LANES {
+                let [value] = sum.block::<1>(count - R::LANES);
+                value.store(target.add(count - R::LANES));
+            } else {
+                sum.part(q, count - q).store_part(target.add(q), count - q);
+            }
+        }
+    }
+}
+
+/// Whole lines are streamed, and the parts of lines at both ends stored, so that no line gets both.
+#[inline(always)]
+unsafe fn streamed<D, R>(sum: &impl Sum<R>, target: *mut D, count: usize)
+where
+    D: Element<Compute = R::Number>,
+    R: Access<D>,
+{
+    let per_line = LINE / size_of::<D>();
+    let misaligned = target as usize % LINE;
+    // An element that straddles a line leaves no whole lines to stream.
+    let head = if misaligned % size_of::<D>() == 0 { (LINE - misaligned) % LINE / size_of::<D>() } else { count };
+    let head = head.min(count);
+    // SAFETY: the promise of `write`; loads reach at most one register past the end, stores never.
+    unsafe {
+        ends::<D, R>(sum, target, 0, head);
+        let mut q = head;
+        while q + per_line <= count {
+            let mut place = q;
+            // Lines are written back to back: registers are computed first, two at a time.
+            while place < q + per_line {
+                for (b, value) in sum.block::<2>(place).into_iter().enumerate() {
+                    value.stream(target.add(place + b * R::LANES));
+                }
+                place += 2 * R::LANES;
+            }
+            q += per_line;
+        }
+        ends::<D, R>(sum, target, q, count);
+    }
+}
+
+/// Ordinary stores of the places `from .. to`, with loads that may reach one register further.
+#[inline(always)]
+unsafe fn ends<D, R>(sum: &impl Sum<R>, target: *mut D, from: usize, to: usize)
+where
+    D: Element<Compute = R::Number>,
+    R: Access<D>,
+{
+    let mut q = from;
+    // SAFETY: the promise of `write`.
+    unsafe {
+        while q < to {
+            let [value] = sum.block::<1>(q);
+            match to - q {
+                few if few < R::LANES => value.store_part(target.add(q), few),
+                _ => value.store(target.add(q)),
+            }
+            q += R::LANES;
+        }
+    }
+}
+
+/// Writes `P` sums, one for each phase, so that the target holds the first value of each phase, then
+/// the second of each. `bounds[p]` is where phase `p` ends among sources and taps.
+///
+/// # Safety
+/// As [`write`], but every source is readable two registers past the end.
+#[inline(always)]
+pub unsafe fn write_phases<S, D, R, const P: usize>(
+    sources: &[*const S],
+    taps: &[R::Number],
+    bounds: &[usize],
+    target: *mut D,
+    count: usize,
+) where
+    S: Element<Compute = R::Number>,
+    D: Element<Compute = R::Number>,
+    R: Access<S> + Access<D>,
+{
+    let each = bounds[0];
+    let alike = (0..P).all(|p| bounds[p] == each * (p + 1));
+    let range = |p: usize| if p == 0 { 0..bounds[0] } else { bounds[p - 1]..bounds[p] };
+    // SAFETY: the caller's promise, handed on.
+    unsafe {
+        match (alike, each) {
+            (true, 2) => {
+                let sums: [_; P] = std::array::from_fn(|p| Few::<S, R, 2>::new(&sources[range(p)], &taps[range(p)]));
+                phases::<D, R, P, 1>(&sums, target, count);
+            }
+            _ => {
+                let sums: [_; P] =
+                    std::array::from_fn(|p| Many::<S, R> { sources: &sources[range(p)], taps: &taps[range(p)] });
+                phases::<D, R, P, 2>(&sums, target, count);
+            }
+        }
+    }
+}
+
+#[inline(always)]
+unsafe fn phases<D, R, const P: usize, const BLOCK: usize>(sums: &[impl Sum<R>; P], target: *mut D, count: usize)
+where
+    D: Element<Compute = R::Number>,
+    R: Access<D>,
+{
+    let mut done = 0;
+    // SAFETY: the promise of `write_phases`; stores never reach past `count`.
+    unsafe {
+        while done < count {
+            let mut blocks = [[R::splat(R::Number::default()); BLOCK]; P];
+            for (block, sum) in blocks.iter_mut().zip(sums) {
+                *block = sum.block::<BLOCK>(done / P);
+            }
+            for b in 0..BLOCK {
+                let mixed = R::interleave::<P>(std::array::from_fn(|p| blocks[p][b]));
+                for value in mixed {
+                    match count - done {
+                        0 => return,
+                        few if few < R::LANES => {
+                            value.store_part(target.add(done), few);
+                            return;
+                        }
+                        _ => value.store(target.add(done)),
+                    }
+                    done += R::LANES;
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::registers::Portable;
+    use super::*;
+
+    /// Every length and every alignment, streamed or not: the same values, nothing beyond them.
+    unsafe fn check<R: Access<f32> + Register<Number = f32>>() {
+        let rows: Vec<Vec<f32>> = (0..7).map(|k| (0..200).map(|q| (k * 1000 + q) as f32).collect()).collect();
+        let taps = [1.0, -2.0, 0.5, 4.0, 1.0, 3.0, -1.0];
+        for (terms, count, shift) in (0..=7).flat_map(|t| (0..70).map(move |c| (t, c, (t * 5 + c * 3) % 17))) {
+            let sources: Vec<*const f32> = rows[..terms].iter().map(|row| row.as_ptr()).collect();
+            let expected = |q: usize| (0..terms).map(|k| taps[k] * rows[k][q]).sum::<f32>();
+            for stores in [Stores::Cached, Stores::CachedAhead(64), Stores::Streamed] {
+                let mut target = [f32::NAN; 120];
+                // SAFETY: the caller's promise; rows and the target are long enough.
+                unsafe { write::<f32, f32, R>(&sources, &taps[..terms], target[shift..].as_mut_ptr(), count, stores) };
+                assert!((0..count).all(|q| target[shift + q] == expected(q)), "{terms} terms, {count} values");
+                assert!(target[..shift].iter().chain(&target[shift + count..]).all(|value| value.is_nan()));
+            }
+        }
+        for count in 0..100 {
+            let sources: Vec<*const f32> = rows.iter().map(|row| row.as_ptr()).collect();
+            let bounds = [2, 4, 7];
+            let mut target = [f32::NAN; 120];
+            // SAFETY: as above.
+            unsafe { write_phases::<f32, f32, R, 3>(&sources, &taps, &bounds, target.as_mut_ptr(), count) };
+            for (at, value) in target[..count].iter().enumerate() {
+                let (p, q) = (at % 3, at / 3);
+                let range = [0..2, 2..4, 4..7][p].clone();
+                assert_eq!(*value, range.map(|k| taps[k] * rows[k][q]).sum::<f32>());
+            }
+            assert!(target[count..].iter().all(|value| value.is_nan()));
+        }
+    }
+
+    #[test]
+    fn sums_of_every_length_and_alignment() {
+        // SAFETY: every processor has the portable register; AVX2 is used where it was detected.
+        unsafe {
+            check::<Portable<f32>>();
+            #[cfg(target_arch = "x86_64")]
+            if crate::devices::cpu::features::Level::available().len() > 1 {
+                check::<crate::devices::cpu::simd::avx2::F32x8>();
+            }
+        }
+    }
+}

@@ -1,0 +1,205 @@
+//! UpFirDn2d: `Y = gain · downsample(pad(upsample(X)) * K)`, over the last two dimensions.
+//!
+//! Insert `up - 1` zeros after each sample, pad or crop, convolve with K (correlate where
+//! `flip_kernel`), keep every `down`-th sample. The operation is bilinear, and its three forms
+//! U(X, K), A(dY, K) for the input's gradient and C(X, dY) for the kernel's are each other's
+//! derivatives, so every order exists. What lies outside X adds nothing to a sum.
+
+mod cpu;
+mod gradients;
+pub mod params;
+
+pub use gradients::GetUpFirDn2dGradient;
+pub use params::UpFirDn2dArgs;
+
+use crate::core::blob::Blob;
+use crate::core::error::{Error, Result};
+use crate::core::gradient::Gradient;
+use crate::core::operator::Operator;
+use crate::core::schema::{InputDType, InputSpec, OpCost, OpSchema, Signature};
+use crate::core::shape::Shape;
+use crate::core::tensor::TensorType;
+use crate::operators::run_blobs;
+use params::Geometry;
+
+fn with_args(schema: OpSchema) -> OpSchema {
+    UpFirDn2dArgs::specs().into_iter().fold(schema, OpSchema::arg)
+}
+
+/// The geometry of a signature whose inputs at these places have the shapes of X and K.
+fn geometry(signature: &Signature<'_>, x: usize, k: usize) -> Result<Geometry> {
+    let args = UpFirDn2dArgs::from_args(signature.args);
+    Geometry::new(signature.operator, &args, &signature.input(x).shape, &signature.input(k).shape)
+}
+
+/// Refuses a dY that is not of the forward output's shape.
+fn check_output_gradient(signature: &Signature<'_>, dy: usize, x: &Shape, geometry: &Geometry) -> Result<()> {
+    let (got, takes) = (&signature.input(dy).shape, geometry.output_shape(x));
+    if *got == takes {
+        return Ok(());
+    }
+    Err(Error::shape(signature.operator, "dY", got, format!("{takes}, the shape of the forward output")))
+}
+
+/// A multiply and an add for each tap of each forward output sample, as if K were not separable: a
+/// cost is known before K's values are.
+fn with_cost(schema: OpSchema, x: usize, k: usize) -> OpSchema {
+    let plain = schema.clone();
+    schema.cost_inference_function(move |signature, outputs| {
+        let (geometry, x) = (geometry(signature, x, k)?, &signature.input(x).shape);
+        let samples: u64 = geometry.output_shape(x).iter().map(|&n| n as u64).product();
+        let taps = (geometry.x.most_taps() as u64).saturating_mul(geometry.y.most_taps() as u64);
+        let flops = samples.saturating_mul(taps).saturating_mul(2);
+        Ok(OpCost { flops, ..plain.traffic(signature.inputs, outputs) })
+    })
+}
+
+/// The operator `UpFirDn2d`.
+pub fn upfirdn2d() -> Operator {
+    let doc = "Y = X upsampled by zeros, padded or cropped, convolved with K times gain, and downsampled, over the \
+               last two dimensions: out = (in * up + pad0 + pad1 - taps) // down + 1.";
+    let schema = OpSchema::new("UpFirDn2d", doc)
+        .input(InputSpec::new("X", "[..., H, W], any leading dimensions."))
+        .input(InputSpec::new("K", "[taps_y, taps_x], any float type.").dtype(InputDType::Any))
+        .output("Y", "[..., out_y, out_x], of X's type.")
+        .tensor_inference_function(|signature| {
+            let x = signature.input(0);
+            let geometry = geometry(signature, 0, 1)?;
+            Ok([TensorType::new(geometry.output_shape(&x.shape), x.dtype)].into_iter().collect())
+        });
+    Operator::new(with_cost(with_args(schema), 0, 1), cpu::forward)
+        .with_gradient(Gradient::defined(GetUpFirDn2dGradient))
+}
+
+/// The operator `UpFirDn2dGradient`.
+pub fn upfirdn2d_gradient() -> Operator {
+    let doc = "dX = the gradient of UpFirDn2d with respect to X; the arguments are the forward's.";
+    let schema = OpSchema::new("UpFirDn2dGradient", doc)
+        .input(InputSpec::new("dY", "The gradient of the output, [..., out_y, out_x]."))
+        .input(InputSpec::new("K", "[taps_y, taps_x], any float type.").dtype(InputDType::Any))
+        .input(InputSpec::new("X", "The forward input, [..., H, W]; lends its shape.").shape_only())
+        .output("dX", "The shape of X and the type of dY.")
+        .tensor_inference_function(|signature| {
+            let (dy, x) = (signature.input(0), signature.input(2));
+            check_output_gradient(signature, 0, &x.shape, &geometry(signature, 2, 1)?)?;
+            Ok([TensorType::new(x.shape.clone(), dy.dtype)].into_iter().collect())
+        });
+    Operator::new(with_cost(with_args(schema), 2, 1), cpu::gradient)
+        .with_gradient(Gradient::defined(gradients::of_gradient))
+}
+
+/// The operator `UpFirDn2dKernelGradient`.
+pub fn upfirdn2d_kernel_gradient() -> Operator {
+    let doc = "dK = the gradient of UpFirDn2d with respect to K; the arguments are the forward's.";
+    let schema = OpSchema::new("UpFirDn2dKernelGradient", doc)
+        .input(InputSpec::new("X", "The forward input, [..., H, W]."))
+        .input(InputSpec::new("dY", "The gradient of the output, [..., out_y, out_x]."))
+        .input(
+            InputSpec::new("K", "[taps_y, taps_x], any float type; lends its shape and type.")
+                .dtype(InputDType::Any)
+                .shape_only(),
+        )
+        .output("dK", "The shape and type of K.")
+        .keeps_layout_of(None)
+        .tensor_inference_function(|signature| {
+            let (x, k) = (signature.input(0), signature.input(2));
+            check_output_gradient(signature, 1, &x.shape, &geometry(signature, 0, 2)?)?;
+            Ok([k.clone()].into_iter().collect())
+        });
+    Operator::new(with_cost(with_args(schema), 0, 2), cpu::kernel_gradient)
+        .with_gradient(Gradient::defined(gradients::of_kernel_gradient))
+}
+
+macro_rules! operator_object {
+    ($(#[$doc:meta])* $name:ident, $operator:ident) => {
+        $(#[$doc])*
+        #[derive(Debug, Clone, Copy, Default)]
+        pub struct $name(UpFirDn2dArgs);
+
+        impl $name {
+            /// An operator with these arguments.
+            pub fn new(args: UpFirDn2dArgs) -> Self {
+                $name(args)
+            }
+
+            /// Reads the inputs and replaces the outputs.
+            pub fn run(&self, inputs: &[&Blob], outputs: &mut [&mut Blob]) -> Result<()> {
+                let operator = $operator();
+                let args = operator.schema.resolve_args(self.0.named())?;
+                run_blobs(&operator, &args, inputs, outputs)
+            }
+        }
+    };
+}
+operator_object!(
+    /// `UpFirDn2d` as an object: `run(&[&x, &k], &mut [&mut y])`.
+    UpFirDn2dOp,
+    upfirdn2d
+);
+operator_object!(
+    /// `UpFirDn2dGradient` as an object: `run(&[&dy, &k, &x], &mut [&mut dx])`.
+    UpFirDn2dGradientOp,
+    upfirdn2d_gradient
+);
+operator_object!(
+    /// `UpFirDn2dKernelGradient` as an object: `run(&[&x, &dy, &k], &mut [&mut dk])`.
+    UpFirDn2dKernelGradientOp,
+    upfirdn2d_kernel_gradient
+);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::core::tensor::Tensor;
+
+    fn blob(shape: &[usize], values: &[f32]) -> Blob {
+        Tensor::from_vec(shape, values.to_vec()).unwrap().into()
+    }
+
+    #[test]
+    fn a_row_by_hand() {
+        // [1 2 3] -> [1 0 2 0 3 0], one zero before, convolved with [1 10 100], every second kept.
+        let (x, k, mut y) = (blob(&[1, 3], &[1., 2., 3.]), blob(&[1, 3], &[1., 10., 100.]), Blob::create());
+        let args = UpFirDn2dArgs { up: (2, 1), down: (2, 1), pad_x: (1, 0), ..Default::default() };
+        UpFirDn2dOp::new(args).run(&[&x, &k], &mut [&mut y]).unwrap();
+        assert_eq!(y.read::<f32>().unwrap(), [10., 20., 30.]);
+        let args = UpFirDn2dArgs { pad_x: (0, 0), ..args };
+        UpFirDn2dOp::new(args).run(&[&x, &k], &mut [&mut y]).unwrap();
+        assert_eq!(y.read::<f32>().unwrap(), [102., 203.]);
+        UpFirDn2dOp::new(UpFirDn2dArgs { flip_kernel: true, gain: 0.5, ..args }).run(&[&x, &k], &mut [&mut y]).unwrap();
+        assert_eq!(y.read::<f32>().unwrap(), [100.5, 151.]);
+    }
+
+    #[test]
+    fn gradients_by_hand() {
+        // y = [x0 k1 + x1 k0, x1 k1 + x2 k0].
+        let (x, k) = (blob(&[1, 3], &[1., 2., 3.]), blob(&[1, 2], &[4., 5.]));
+        let (dy, mut dx, mut dk) = (blob(&[1, 2], &[1., 10.]), Blob::create(), Blob::create());
+        UpFirDn2dGradientOp::default().run(&[&dy, &k, &x], &mut [&mut dx]).unwrap();
+        assert_eq!(dx.read::<f32>().unwrap(), [5., 54., 40.]);
+        UpFirDn2dKernelGradientOp::default().run(&[&x, &dy, &k], &mut [&mut dk]).unwrap();
+        assert_eq!(dk.read::<f32>().unwrap(), [32., 21.]);
+    }
+
+    #[test]
+    fn a_wrong_output_gradient_is_refused_by_shape() {
+        let (x, k, dy) = (blob(&[1, 3], &[0.; 3]), blob(&[1, 2], &[0.; 2]), blob(&[1, 3], &[0.; 3]));
+        let refused = UpFirDn2dGradientOp::default().run(&[&dy, &k, &x], &mut [&mut Blob::create()]).unwrap_err();
+        assert_eq!(
+            refused.to_string(),
+            "UpFirDn2dGradient: dY: got (1, 3), takes (1, 2), the shape of the forward output"
+        );
+        assert!(UpFirDn2dKernelGradientOp::default().run(&[&x, &dy, &k], &mut [&mut Blob::create()]).is_err());
+    }
+
+    #[test]
+    fn the_cost_counts_the_taps_of_each_output() {
+        let operator = upfirdn2d();
+        let args = operator
+            .schema
+            .resolve_args(UpFirDn2dArgs { up: (2, 2), pad_x: (2, 1), pad_y: (2, 1), ..Default::default() }.named());
+        let kind = |shape: &[usize]| TensorType::new(shape, crate::DType::Float32);
+        let cost = operator.schema.cost(&[Some(&kind(&[5, 8, 8])), Some(&kind(&[4, 4]))], &args.unwrap()).unwrap();
+        assert_eq!(cost, OpCost { flops: 2 * 4 * 5 * 256, bytes_read: 4 * (320 + 16), bytes_written: 4 * 5 * 256 });
+    }
+}

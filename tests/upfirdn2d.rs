@@ -1,0 +1,398 @@
+//! UpFirDn2d and its gradients against a slow float64 definition, at every level of the processor, for
+//! every element type, layout and number of threads.
+
+use firelu::devices::cpu::features::Level;
+use firelu::devices::cpu::parallel::with_threads;
+use firelu::operators::upfirdn2d::params::{Axis, Geometry};
+use firelu::{DType, Element, Shape, Tensor, TensorType, UpFirDn2dArgs, registry, with_element};
+use proptest::prelude::*;
+use std::sync::{Mutex, MutexGuard};
+
+/// The level is the process's: tests that set it take turns.
+static TURN: Mutex<()> = Mutex::new(());
+
+fn at_every_level(mut body: impl FnMut(Level)) {
+    let _turn: MutexGuard<'_, ()> = TURN.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    for &level in Level::available() {
+        Level::set_current(level).unwrap();
+        body(level);
+    }
+}
+
+/// Numbers that look random and have few digits, so that every type holds them.
+fn values(count: usize, seed: u64) -> Vec<f64> {
+    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let mut next = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        ((state >> 40) % 257) as f64 / 64.0 - 2.0
+    };
+    (0..count).map(|_| next()).collect()
+}
+
+fn round_to(dtype: DType, value: f64) -> f64 {
+    use firelu::core::dtype::Compute;
+    with_element!(dtype, T => {
+        let value = <T as Element>::from_compute(<T as Element>::Compute::from_f64(value));
+        value.to_compute().to_f64()
+    })
+}
+
+/// How a test tensor lies in memory.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Memory {
+    RowMajor,
+    ChannelsLast,
+    /// Every second column, rows reversed, planes in exchanged order, one byte off alignment.
+    Strange,
+}
+
+fn tensor(shape: &[usize], dtype: DType, data: &[f64], memory: Memory) -> Tensor {
+    use firelu::core::dtype::Compute;
+    let size = dtype.size();
+    let kind = TensorType::new(shape, dtype);
+    let (strides, offset, bytes): (Vec<isize>, usize, usize) = match memory {
+        Memory::RowMajor => (kind.shape.row_major_strides(dtype).to_vec(), 0, kind.bytes()),
+        Memory::ChannelsLast => {
+            let like: Vec<isize> = match shape {
+                [n, c, h, w] => [*c * *h * *w * *n, 1, *w * *c, *c].iter().map(|&s| s as isize).collect(),
+                _ => kind.shape.row_major_strides(dtype).to_vec(),
+            };
+            (kind.shape.strides_like(&like, dtype).to_vec(), 0, kind.bytes())
+        }
+        Memory::Strange => {
+            let (mut strides, mut step) = (vec![0isize; shape.len()], 2 * size as isize + 1);
+            let mut order: Vec<usize> = (0..shape.len()).rev().collect();
+            let dims = order.len();
+            order[2..dims].reverse();
+            for &d in &order {
+                strides[d] = step;
+                step *= shape[d].max(1) as isize;
+            }
+            let row = shape.len() - 2;
+            let offset = 1 + strides[row] as usize * shape[row].saturating_sub(1);
+            strides[row] = -strides[row];
+            (strides, offset, step as usize + size + 1)
+        }
+    };
+    let mut raw = vec![0u8; bytes];
+    let mut index = vec![0; shape.len()];
+    for &value in data {
+        let at = offset as isize
+            + index.iter().zip(&strides).map(|(&i, &s): (&usize, &isize)| i as isize * s).sum::<isize>();
+        with_element!(dtype, T => {
+            let element = <T as Element>::from_compute(<T as Element>::Compute::from_f64(value));
+            // SAFETY: the offset lies inside `raw` for every index of the shape.
+            unsafe { raw.as_mut_ptr().offset(at).cast::<T>().write_unaligned(element) };
+        });
+        for (i, &n) in index.iter_mut().zip(shape).rev() {
+            *i += 1;
+            if *i < n {
+                break;
+            }
+            *i = 0;
+        }
+    }
+    let storage = std::sync::Arc::new(Bytes(raw));
+    Tensor::from_storage(storage, offset, kind, strides.as_slice().into()).unwrap()
+}
+
+struct Bytes(Vec<u8>);
+
+impl firelu::core::tensor::Storage for Bytes {
+    fn pointer(&self) -> *mut u8 {
+        self.0.as_ptr().cast_mut()
+    }
+    fn bytes(&self) -> usize {
+        self.0.len()
+    }
+    fn device(&self) -> firelu::Device {
+        firelu::Device::Cpu
+    }
+}
+
+/// Calls `visit(output, input, tap)` for every product along one direction.
+fn products(axis: &Axis, mut visit: impl FnMut(usize, usize, usize)) {
+    for o in 0..axis.output {
+        for t in 0..axis.taps {
+            let position = o * axis.down + t - axis.pad;
+            if position >= 0 && position % axis.up == 0 && position / axis.up < axis.input {
+                visit(o as usize, (position / axis.up) as usize, t as usize);
+            }
+        }
+    }
+}
+
+struct Case {
+    args: UpFirDn2dArgs,
+    shape: Vec<usize>,
+    kernel: [usize; 2],
+    geometry: Geometry,
+    output: Shape,
+}
+
+impl Case {
+    fn new(args: UpFirDn2dArgs, shape: &[usize], kernel: [usize; 2]) -> Option<Self> {
+        let geometry = Geometry::new("test", &args, &shape.into(), &kernel.into()).ok()?;
+        let output = geometry.output_shape(&shape.into());
+        Some(Case { args, shape: shape.to_vec(), kernel, geometry, output })
+    }
+
+    fn planes(&self) -> usize {
+        self.shape[..self.shape.len() - 2].iter().product()
+    }
+
+    /// Every product `(output, input, kernel place)` of one plane.
+    fn visit(&self, mut visit: impl FnMut(usize, usize, usize)) {
+        let (x, y) = (&self.geometry.x, &self.geometry.y);
+        products(y, |oy, iy, ty| {
+            products(x, |ox, ix, tx| {
+                let at = ty * self.kernel[1] + tx;
+                let last = self.kernel[0] * self.kernel[1] - 1;
+                let place = if self.args.flip_kernel { at } else { last - at };
+                visit(oy * x.output as usize + ox, iy * x.input as usize + ix, place);
+            });
+        });
+    }
+
+    fn run(&self, operator: &str, inputs: &[&Tensor]) -> Tensor {
+        let inputs: Vec<Option<&Tensor>> = inputs.iter().map(|&input| Some(input)).collect();
+        registry::run(operator, &inputs, self.args.named()).unwrap().remove(0)
+    }
+
+    fn terms(&self) -> f64 {
+        let both = |g: &Geometry| (g.x.most_taps() * g.y.most_taps()).max(g.x.most_taps() + g.y.most_taps()) as f64;
+        both(&self.geometry).max(both(&self.geometry.transposed()))
+    }
+}
+
+fn unit(dtype: DType) -> f64 {
+    match dtype {
+        DType::Float64 => 2f64.powi(-53),
+        DType::Float32 => 2f64.powi(-24),
+        DType::Float16 => 2f64.powi(-11),
+        DType::BFloat16 => 2f64.powi(-8),
+    }
+}
+
+/// Within `n + 4` roundings of the sum of magnitudes in `compute`, and one rounding to a narrower result.
+fn check_close(name: &str, compute: DType, terms: f64, got: &Tensor, expected: &[f64], magnitude: &[f64]) {
+    let dtype = got.dtype();
+    let got = got.to_f64_vec().unwrap();
+    assert_eq!(got.len(), expected.len(), "{name}");
+    for (at, ((&got, &expected), &magnitude)) in got.iter().zip(expected).zip(magnitude).enumerate() {
+        let sum = (terms + 4.0) * unit(compute) * magnitude;
+        // Below the normal range a float16 has a fixed spacing.
+        let rounding = if dtype < compute { (expected.abs() + sum) * unit(dtype) + 2f64.powi(-25) } else { 0.0 };
+        let error = (got - expected).abs();
+        let overflows = got.is_infinite() && dtype == DType::Float16 && expected.abs() + sum >= 65504.0;
+        assert!(
+            error <= sum + rounding || overflows,
+            "{name} {dtype} at {at}: {got} instead of {expected}, {error:e} > {:e}",
+            sum + rounding
+        );
+    }
+}
+
+/// All three operators against the definition.
+fn check(case: &Case, dtype: DType, memory: Memory, separable: bool, seed: u64) {
+    let taps = case.kernel[0] * case.kernel[1];
+    let inputs: usize = case.geometry.x.input as usize * case.geometry.y.input as usize;
+    let outputs: usize = case.geometry.x.output as usize * case.geometry.y.output as usize;
+    let x = values(case.planes() * inputs, seed);
+    let dy = values(case.planes() * outputs, seed + 1);
+    let mut k = values(taps, seed + 2);
+    if separable {
+        let column = values(case.kernel[0], seed + 3);
+        k = (0..taps).map(|at| column[at / case.kernel[1]] * k[at % case.kernel[1]]).collect();
+    }
+    let kernel_type = DType::ALL[(seed % 4) as usize];
+    k.iter_mut().for_each(|tap| *tap = round_to(kernel_type, *tap));
+    // A float64 kernel beside a narrower input is used in the compute type.
+    let used: Vec<f64> = k.iter().map(|&tap| round_to(dtype.compute(), tap) * case.args.gain).collect();
+    let zero = || (vec![0.0; x.len()], vec![0.0; dy.len()], vec![0.0; taps]);
+    let ((mut dx, mut y, mut dk), (mut dx_size, mut y_size, mut dk_size)) = (zero(), zero());
+    for plane in 0..case.planes() {
+        case.visit(|o, i, t| {
+            let (o, i) = (plane * outputs + o, plane * inputs + i);
+            for (value, at, product) in [(&mut y, o, x[i] * used[t]), (&mut dx, i, dy[o] * used[t])] {
+                value[at] += product;
+            }
+            y_size[o] += (x[i] * used[t]).abs();
+            dx_size[i] += (dy[o] * used[t]).abs();
+            dk[t] += x[i] * dy[o] * case.args.gain;
+            dk_size[t] += (x[i] * dy[o] * case.args.gain).abs();
+        });
+    }
+    let x = tensor(&case.shape, dtype, &x, memory);
+    let dy = tensor(&case.output, dtype, &dy, memory);
+    let k = tensor(&case.kernel, kernel_type, &k, if memory == Memory::Strange { memory } else { Memory::RowMajor });
+    at_every_level(|level| {
+        let name = |operator: &str| {
+            format!("{operator} {level} {memory:?} {:?} {:?} {:?}", case.args, case.shape, case.kernel)
+        };
+        let got = case.run("UpFirDn2d", &[&x, &k]);
+        check_close(&name("forward"), dtype.compute(), case.terms(), &got, &y, &y_size);
+        let got = case.run("UpFirDn2dGradient", &[&dy, &k, &x]);
+        check_close(&name("gradient"), dtype.compute(), case.terms(), &got, &dx, &dx_size);
+        // A register adds up fewer than 256 products before float64 takes over.
+        let got = case.run("UpFirDn2dKernelGradient", &[&x, &dy, &k]);
+        check_close(&name("kernel gradient"), dtype.compute(), 256.0, &got, &dk, &dk_size);
+    });
+}
+
+fn arguments() -> impl Strategy<Value = UpFirDn2dArgs> {
+    let factor = || prop_oneof![4 => 1i64..3, 1 => 3i64..8];
+    let pad = || (-3i64..6, -3i64..6);
+    ((factor(), factor()), (factor(), factor()), pad(), pad(), any::<bool>(), prop_oneof![Just(1.0), 0.25f64..4.0])
+        .prop_map(|(up, down, pad_x, pad_y, flip_kernel, gain)| UpFirDn2dArgs {
+            up,
+            down,
+            pad_x,
+            pad_y,
+            flip_kernel,
+            gain,
+        })
+}
+
+fn memories() -> impl Strategy<Value = Memory> {
+    prop_oneof![Just(Memory::RowMajor), Just(Memory::ChannelsLast), Just(Memory::Strange)]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
+
+    #[test]
+    fn random_arguments_agree_with_the_definition(
+        args in arguments(), shape in (1usize..3, 1usize..11, 0usize..20, 0usize..60), taps in (1usize..8, 1usize..8),
+        dtype in prop::sample::select(DType::ALL.to_vec()), memory in memories(), separable in any::<bool>(), seed in 1u64..1 << 40,
+    ) {
+        let (n, c, h, w) = shape;
+        if let Some(case) = Case::new(args, &[n, c, h, w], [taps.0, taps.1]) {
+            check(&case, dtype, memory, separable, seed);
+        }
+    }
+}
+
+fn square(up: i64, down: i64, pad: (i64, i64)) -> UpFirDn2dArgs {
+    UpFirDn2dArgs { up: (up, up), down: (down, down), pad_x: pad, pad_y: pad, ..Default::default() }
+}
+
+/// Rows longer than a strip and planes longer than a band, with short and long kernels.
+#[test]
+fn large_rows_and_long_kernels_agree_with_the_definition() {
+    for (seed, (args, shape, kernel)) in [
+        (square(1, 1, (2, 1)), vec![1, 3, 9, 4500], [4, 4]),
+        (square(2, 1, (2, 1)), vec![2, 5, 2300], [4, 4]),
+        (square(1, 2, (1, 1)), vec![7, 9001], [4, 4]),
+        (square(2, 1, (6, 5)), vec![40, 300], [12, 12]),
+        (square(1, 2, (5, 5)), vec![80, 333], [12, 12]),
+        (square(3, 2, (1, 2)), vec![20, 1500], [5, 6]),
+        (square(1, 1, (1, 1)), vec![700, 40], [3, 3]),
+        (square(5, 1, (3, 3)), vec![2, 12, 900], [9, 9]),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let case = Case::new(args, &shape, kernel).unwrap();
+        for separable in [true, false] {
+            check(&case, DType::Float32, Memory::RowMajor, separable, 4 * seed as u64 + 6);
+        }
+        check(&case, DType::Float16, Memory::Strange, true, 4 * seed as u64 + 5);
+    }
+    let wide = Case::new(square(2, 1, (2, 1)), &[1, 70, 9, 130], [4, 4]).unwrap();
+    check(&wide, DType::Float32, Memory::ChannelsLast, true, 30);
+    let down = Case::new(square(1, 2, (1, 1)), &[2, 64, 20, 300], [4, 4]).unwrap();
+    check(&down, DType::BFloat16, Memory::ChannelsLast, true, 31);
+}
+
+/// The same bits for any number of threads, and for any layout of the same values.
+#[test]
+fn bits_do_not_depend_on_threads_or_strides() {
+    for (args, kernel) in
+        [(square(1, 1, (2, 1)), [4, 4]), (square(2, 1, (2, 1)), [4, 4]), (square(3, 2, (4, 4)), [7, 5])]
+    {
+        let shape = [2, 5, 300, 211];
+        let case = Case::new(args, &shape, kernel).unwrap();
+        for separable in [true, false] {
+            let column = values(kernel[0], 5);
+            let full = values(kernel[0] * kernel[1], 6);
+            let outer = |at: usize| column[at / kernel[1]] * full[at % kernel[1]];
+            let k: Vec<f64> = if separable { (0..full.len()).map(outer).collect() } else { full.clone() };
+            let k = tensor(&kernel, DType::Float32, &k, Memory::RowMajor);
+            let x = values(shape.iter().product(), 1);
+            let dy = values(case.output.elements(), 2);
+            at_every_level(|level| {
+                let mut seen: Option<[Vec<f64>; 3]> = None;
+                for memory in [Memory::RowMajor, Memory::ChannelsLast, Memory::Strange] {
+                    let x = tensor(&shape, DType::Float32, &x, memory);
+                    let dy = tensor(&case.output, DType::Float32, &dy, memory);
+                    let mut of_kernel: Option<Vec<f64>> = None;
+                    for threads in [1, 2, 3, 8] {
+                        let results = with_threads(threads, || {
+                            [
+                                case.run("UpFirDn2d", &[&x, &k]),
+                                case.run("UpFirDn2dGradient", &[&dy, &k, &x]),
+                                case.run("UpFirDn2dKernelGradient", &[&x, &dy, &k]),
+                            ]
+                        })
+                        .map(|tensor| tensor.to_f64_vec().unwrap());
+                        let first = seen.get_or_insert_with(|| results.clone());
+                        assert!(first[0] == results[0], "forward {level} {memory:?} {threads}");
+                        assert!(first[1] == results[1], "gradient {level} {memory:?} {threads}");
+                        let first = of_kernel.get_or_insert_with(|| results[2].clone());
+                        assert!(*first == results[2], "kernel gradient {level} {memory:?} {threads}");
+                    }
+                }
+            });
+        }
+    }
+}
+
+#[test]
+fn zero_sizes_work() {
+    at_every_level(|_| {
+        for (shape, args, output) in [
+            ([0, 3, 8, 8], square(1, 1, (2, 1)), [0, 3, 8, 8]),
+            ([2, 0, 8, 8], square(2, 1, (2, 1)), [2, 0, 16, 16]),
+            ([1, 2, 0, 8], square(1, 1, (3, 2)), [1, 2, 2, 10]),
+            ([1, 2, 0, 0], square(1, 1, (4, 3)), [1, 2, 4, 4]),
+        ] {
+            let case = Case::new(args, &shape, [4, 4]).unwrap();
+            let x = tensor(&shape, DType::Float32, &values(shape.iter().product(), 1), Memory::RowMajor);
+            let k = tensor(&[4, 4], DType::Float32, &values(16, 2), Memory::RowMajor);
+            let y = case.run("UpFirDn2d", &[&x, &k]);
+            assert_eq!(y.shape()[..], output);
+            assert!(y.to_f64_vec().unwrap().iter().all(|&value| value == 0.0) || x.shape().elements() > 0);
+            assert_eq!(case.run("UpFirDn2dGradient", &[&y, &k, &x]).shape()[..], shape);
+            assert_eq!(case.run("UpFirDn2dKernelGradient", &[&x, &y, &k]).to_f64_vec().unwrap(), [0.0; 16]);
+        }
+    });
+}
+
+/// A value that is not finite reaches the outputs that use it, and no other.
+#[test]
+fn infinities_stay_where_they_belong() {
+    at_every_level(|level| {
+        for (args, kernel) in
+            [(square(1, 1, (2, 1)), [4, 4]), (square(2, 1, (1, 1)), [3, 3]), (square(1, 2, (1, 1)), [2, 2])]
+        {
+            for separable in [true, false] {
+                let shape = [21, 37];
+                let case = Case::new(args, &shape, kernel).unwrap();
+                let mut x = vec![1.0; 21 * 37];
+                (x[10 * 37 + 17], x[3]) = (f64::INFINITY, f64::NAN);
+                let mut touched = vec![false; case.output.elements()];
+                case.visit(|o, i, _| touched[o] |= !x[i].is_finite());
+                let mut k = vec![1.0; kernel[0] * kernel[1]];
+                k[0] = if separable { 1.0 } else { 2.0 };
+                let k = tensor(&kernel, DType::Float32, &k, Memory::RowMajor);
+                let y = case.run("UpFirDn2d", &[&tensor(&shape, DType::Float32, &x, Memory::RowMajor), &k]);
+                for (value, touched) in y.to_f64_vec().unwrap().into_iter().zip(touched) {
+                    assert_eq!(value.is_finite(), !touched, "{level} {args:?}");
+                }
+            }
+        }
+    });
+}
