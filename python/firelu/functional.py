@@ -173,7 +173,7 @@ def _outer_square(taps: Tensor) -> Tensor:
 def _lend_shape(operator: str, name: str, shape: Sequence[int], dtype: Any) -> np.ndarray[Any, Any]:
     """Give an array of this shape that takes no memory, for inputs of which only the shape counts."""
     try:
-        return np.ndarray(shape, dtype, np.zeros(1, dtype).data, strides=(0,) * len(shape))
+        return np.ndarray(shape, dtype, bytes(8), strides=(0,) * len(shape))
     except (TypeError, ValueError, OverflowError) as error:
         raise ShapeError(f"{operator}: {name}: got {shape!r}, takes sizes that are not negative") from error
 

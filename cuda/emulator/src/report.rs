@@ -31,6 +31,7 @@ pub enum Kind {
     RefusedModule,
     InvalidLaunch,
     InvalidCopy,
+    InvalidSetting,
     Internal,
 }
 
@@ -62,6 +63,7 @@ impl Kind {
             Self::RefusedModule => "refused-module",
             Self::InvalidLaunch => "invalid-launch",
             Self::InvalidCopy => "invalid-copy",
+            Self::InvalidSetting => "invalid-setting",
             Self::Internal => "internal",
         }
     }

@@ -45,8 +45,14 @@ fn vector_loads_and_a_scalar_tail_give_the_right_bits() {
             Arguments { input, output, length: length as i64, slope: 0.2 }
         };
         // SAFETY: the arguments are what the kernel declares.
-        unsafe { kernel.stream.launch_builder(&kernel.function).arg(&arguments).launch(shape(length.div_ceil(512) as u32, 128)) }
-            .expect("launch");
+        unsafe {
+            kernel
+                .stream
+                .launch_builder(&kernel.function)
+                .arg(&arguments)
+                .launch(shape(length.div_ceil(512) as u32, 128))
+        }
+        .expect("launch");
         let output = kernel.stream.clone_dtoh(&target).expect("copy");
         kernel.stream.synchronize().expect("wait");
         let expected: Vec<f32> = input.iter().map(|&x| leaky(x, 0.2)).collect();
@@ -72,8 +78,14 @@ fn a_tiled_filter_in_shared_memory_agrees_with_the_formula() {
     };
     // SAFETY: the arguments are what the kernel declares.
     unsafe {
-        kernel.stream.launch_builder(&kernel.function)
-            .arg(&source).arg(&weights).arg(&mut target).arg(&(width as i32)).arg(&(height as i32))
+        kernel
+            .stream
+            .launch_builder(&kernel.function)
+            .arg(&source)
+            .arg(&weights)
+            .arg(&mut target)
+            .arg(&(width as i32))
+            .arg(&(height as i32))
             .launch(config)
     }
     .expect("launch");
@@ -98,8 +110,10 @@ fn a_reduction_with_shuffles_and_dynamic_shared_memory_sums() {
     let mut target = kernel.stream.alloc_zeros::<f32>(8).expect("allocation");
     let config = LaunchConfig { grid_dim: (8, 1, 1), block_dim: (256, 1, 1), shared_mem_bytes: 8 * 4 };
     // SAFETY: the arguments are what the kernel declares.
-    unsafe { kernel.stream.launch_builder(&kernel.function).arg(&source).arg(&mut target).arg(&10_000i32).launch(config) }
-        .expect("launch");
+    unsafe {
+        kernel.stream.launch_builder(&kernel.function).arg(&source).arg(&mut target).arg(&10_000i32).launch(config)
+    }
+    .expect("launch");
     let output = kernel.stream.clone_dtoh(&target).expect("copy");
     kernel.stream.synchronize().expect("wait");
     // Whole numbers below 2^24 are exact in any order.
@@ -142,7 +156,8 @@ fn streams_and_events_order_work_and_nothing_leaks() {
     let emulator = Emulator::fresh();
     {
         let kernel = Kernel::load(ELEMENTWISE, "leaky_scalar");
-        let (first, second) = (kernel.context.new_stream().expect("stream"), kernel.context.new_stream().expect("stream"));
+        let (first, second) =
+            (kernel.context.new_stream().expect("stream"), kernel.context.new_stream().expect("stream"));
         let input: Vec<f32> = (0..5000).map(|i| i as f32 - 2500.0).collect();
         let source = first.clone_htod(&input).expect("copy");
         let mut middle = first.alloc_zeros::<f32>(5000).expect("allocation");
@@ -150,8 +165,22 @@ fn streams_and_events_order_work_and_nothing_leaks() {
         let config = shape(5, 256);
         // SAFETY: the arguments are what the kernel declares.
         unsafe {
-            first.launch_builder(&kernel.function).arg(&source).arg(&mut middle).arg(&5000i64).arg(&0.5f32).launch(config).expect("launch");
-            second.launch_builder(&kernel.function).arg(&middle).arg(&mut target).arg(&5000i64).arg(&0.5f32).launch(config).expect("launch");
+            first
+                .launch_builder(&kernel.function)
+                .arg(&source)
+                .arg(&mut middle)
+                .arg(&5000i64)
+                .arg(&0.5f32)
+                .launch(config)
+                .expect("launch");
+            second
+                .launch_builder(&kernel.function)
+                .arg(&middle)
+                .arg(&mut target)
+                .arg(&5000i64)
+                .arg(&0.5f32)
+                .launch(config)
+                .expect("launch");
         }
         let flags = Some(sys::CUevent_flags::CU_EVENT_DEFAULT);
         let start = first.record_event(flags).expect("event");

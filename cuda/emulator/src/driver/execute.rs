@@ -46,8 +46,7 @@ impl Driver {
         let device = self.contexts.get(&context).map_or(0, |context| context.device);
         let span = self.spans.fetch_add(1, Ordering::Relaxed);
         let unordered = self.unordered(&queued.clock);
-        let running =
-            Running { context, device, clock: &queued.clock, label: &queued.label, span, unordered };
+        let running = Running { context, device, clock: &queued.clock, label: &queued.label, span, unordered };
         let before = self.published();
         match queued.work {
             Work::ToDevice { target, source } => self.copy_to_device(&running, target, source),

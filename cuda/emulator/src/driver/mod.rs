@@ -36,7 +36,11 @@ pub type Result<T> = std::result::Result<T, Code>;
 
 /// The whole driver.
 pub struct Driver {
+    /// What the emulator was told.
     pub settings: Settings,
+    /// What the control interface said on top of the environment.
+    overrides: HashMap<String, String>,
+    /// Whether `cuInit` was called.
     pub initialised: bool,
     calls: HashMap<&'static str, u64>,
     total_calls: u64,
@@ -66,6 +70,11 @@ thread_local! {
 
 static DRIVER: LazyLock<Mutex<Driver>> = LazyLock::new(|| Mutex::new(Driver::from_environment()));
 
+/// Locks the driver unless another thread is in it: at exit nobody waits.
+pub fn try_lock() -> Option<MutexGuard<'static, Driver>> {
+    DRIVER.try_lock().ok()
+}
+
 /// Locks the driver. A panic inside a call becomes a report, so a poisoned lock is still usable.
 pub fn lock() -> MutexGuard<'static, Driver> {
     DRIVER.lock().unwrap_or_else(PoisonError::into_inner)
@@ -73,12 +82,32 @@ pub fn lock() -> MutexGuard<'static, Driver> {
 
 impl Driver {
     fn from_environment() -> Self {
-        let (settings, errors) = Settings::from_environment();
+        let (settings, errors) = Settings::from_environment(&HashMap::new());
         let driver = Self::new(settings);
         for error in errors {
-            driver.found.add(Kind::Internal, None, || error);
+            driver.found.add(Kind::InvalidSetting, None, || error);
         }
         driver
+    }
+
+    /// Changes one setting; the number of devices and their architecture take effect at the next reset.
+    /// Failures and the loss of the device count calls from now.
+    pub fn set(&mut self, name: &str, value: &str) -> std::result::Result<(), String> {
+        if !settings::NAMES.contains(&name) {
+            return Err(format!("there is no setting `{name}`"));
+        }
+        let mut overrides = self.overrides.clone();
+        overrides.insert(name.to_string(), value.to_string());
+        let (settings, errors) = Settings::from_environment(&overrides);
+        if let Some(error) = errors.into_iter().find(|error| error.contains(name)) {
+            return Err(error);
+        }
+        (self.settings, self.overrides) = (settings, overrides);
+        if matches!(name, "FAIL" | "LOST_AT") {
+            self.total_calls = 0;
+            self.calls.clear();
+        }
+        Ok(())
     }
 
     /// A driver that nobody has used.
@@ -86,6 +115,7 @@ impl Driver {
         let devices = settings.architectures.iter().map(|&architecture| Device::new(architecture)).collect();
         Self {
             settings,
+            overrides: HashMap::new(),
             initialised: false,
             calls: HashMap::new(),
             total_calls: 0,
@@ -111,10 +141,13 @@ impl Driver {
 
     /// Forgets everything but the settings; handles of before become invalid.
     pub fn reset(&mut self) {
-        let next_handle = self.next_handle;
-        *self = Self::new(self.settings.clone());
-        // Handles of before must not come to mean something else.
-        self.next_handle = next_handle;
+        let fresh = Self::new(self.settings.clone());
+        let before = std::mem::replace(self, fresh);
+        self.overrides = before.overrides;
+        // Handles and addresses of before must not come to mean something else.
+        self.next_handle = before.next_handle;
+        self.space = before.space.successor();
+        self.spans = before.spans;
     }
 
     /// Counts a call and decides whether it fails before it starts.
@@ -130,7 +163,8 @@ impl Driver {
         }
         let plain = |text: &str| text.trim_end_matches("_v2").trim_end_matches("_ptsz").to_string();
         let wanted = plain(name);
-        match self.settings.failures.iter().find(|failure| plain(&failure.function) == wanted && failure.call == count) {
+        match self.settings.failures.iter().find(|failure| plain(&failure.function) == wanted && failure.call == count)
+        {
             Some(failure) => Err(failure.code),
             None => Ok(()),
         }
@@ -139,12 +173,6 @@ impl Driver {
     /// Calls of all functions so far.
     pub fn total_calls(&self) -> u64 {
         self.total_calls
-    }
-
-    /// Counts calls from zero again.
-    pub fn restart_counting(&mut self) {
-        self.total_calls = 0;
-        self.calls.clear();
     }
 
     /// A handle never given before.
@@ -225,9 +253,12 @@ impl Driver {
         leaks
     }
 
-    /// Work that was queued and never waited for.
-    pub fn abandoned(&self) -> Vec<String> {
-        self.streams.values().flat_map(Stream::pending_labels).collect()
+    /// Reports work that was queued and never waited for, in one context or in all.
+    pub fn report_abandoned(&mut self, context: Option<Handle>) {
+        let streams = self.streams.values().filter(|stream| context.is_none_or(|context| stream.context == context));
+        for label in streams.flat_map(Stream::pending_labels) {
+            self.found.add(Kind::AbandonedWork, None, || format!("{label} was queued and never waited for"));
+        }
     }
 }
 

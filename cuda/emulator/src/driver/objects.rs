@@ -122,8 +122,10 @@ impl Driver {
     pub fn end_context(&mut self, handle: Handle) -> Result<()> {
         let context = self.contexts.get(&handle).ok_or(Code::INVALID_CONTEXT)?;
         let device = context.device;
-        // Destruction waits for the device; a context that failed has nothing left to run.
+        // Destruction waits for the device, but nobody can learn any more that the work is done. A context that
+        // failed has nothing left to run.
         if context.error.is_none() {
+            self.report_abandoned(Some(handle));
             let _ = self.synchronise_context(handle);
         }
         self.contexts.remove(&handle);

@@ -31,12 +31,17 @@ impl Source {
 }
 
 /// One queued operation.
+#[allow(missing_docs, reason = "the fields say what they are")]
 pub enum Work {
+    /// A copy from the host.
     ToDevice { target: u64, source: Source },
-    /// `untouched`: the target was poisoned and nothing of ours has written there since.
+    /// A copy to the host; `untouched`: the target was poisoned and nothing of ours has written there since.
     ToHost { source: u64, target: HostRange, untouched: bool },
+    /// A copy on the device.
     OnDevice { source: u64, target: u64, bytes: u64 },
+    /// A fill with a repeated pattern.
     Fill { target: u64, pattern: Vec<u8>, count: u64 },
+    /// A kernel launch.
     Launch { program: Arc<Program>, grid: [u32; 3], block: [u32; 3], parameters: Vec<u8>, dynamic_shared: u64 },
     /// Stream-ordered birth of an allocation.
     Allocate,
@@ -51,7 +56,7 @@ pub enum Work {
 impl Work {
     /// Whether somebody would miss it if it never ran.
     pub fn has_effect(&self) -> bool {
-        matches!(self, Self::ToHost { .. } | Self::HostCall { .. } | Self::Launch { .. })
+        matches!(self, Self::ToHost { .. } | Self::HostCall { .. })
     }
 }
 

@@ -1,6 +1,7 @@
 //! What the emulator is told through environment variables, all prefixed `FIRELU_EMULATOR_`.
 
 use super::code::Code;
+use std::collections::HashMap;
 
 /// The failure of one call of one function.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -23,6 +24,24 @@ pub enum Sink {
     /// Only the control interface.
     Nowhere,
 }
+
+/// The names of all settings, without the prefix.
+pub const NAMES: [&str; 14] = [
+    "ARCH",
+    "COUNTERS",
+    "DEVICES",
+    "DRIVER_VERSION",
+    "FAIL",
+    "LEAKS",
+    "LOST_AT",
+    "MEMORY",
+    "PAGEABLE",
+    "POOLS",
+    "REPORT",
+    "STRICT",
+    "WATCHDOG",
+    "WORKERS",
+];
 
 /// All settings.
 #[derive(Debug, Clone)]
@@ -56,9 +75,12 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// Reads the environment; what cannot be understood is described in the errors and left at its default.
-    pub fn from_environment() -> (Self, Vec<String>) {
-        Self::read(|name| std::env::var(format!("FIRELU_EMULATOR_{name}")).ok())
+    /// Reads the environment, where the control interface has not said otherwise; what cannot be understood is
+    /// described in the errors and left at its default.
+    pub fn from_environment(overrides: &HashMap<String, String>) -> (Self, Vec<String>) {
+        Self::read(|name| {
+            overrides.get(name).cloned().or_else(|| std::env::var(format!("FIRELU_EMULATOR_{name}")).ok())
+        })
     }
 
     fn read(variable: impl Fn(&str) -> Option<String>) -> (Self, Vec<String>) {
@@ -77,7 +99,7 @@ impl Settings {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let workers = number("WORKERS", cores as u64).max(1) as usize;
         let watchdog = number("WATCHDOG", 100_000_000).max(1);
-        let flag = |name: &str, default: bool| variable(name).map_or(default, |text| !matches!(&*text, "0" | ""));
+        let flag = |name: &str, default: bool| variable(name).map_or(default, |text| text != "0");
         let (pools, leaks, strict) = (flag("POOLS", true), flag("LEAKS", false), flag("STRICT", true));
         let mut architectures: Vec<u32> = Vec::new();
         for text in variable("ARCH").unwrap_or_default().split(',').filter(|text| !text.is_empty()) {
@@ -95,7 +117,7 @@ impl Settings {
                 None => errors.push(format!("FIRELU_EMULATOR_FAIL: `{text}` is not `function:call[:code]`")),
             }
         }
-        let lost = variable("LOST_AT").and_then(|text| {
+        let lost = variable("LOST_AT").filter(|text| !text.is_empty()).and_then(|text| {
             let (call, code) = text.split_once(':').unwrap_or((&text, "999"));
             let parsed = call.parse().ok().zip(code.parse().ok().map(Code));
             if parsed.is_none() {
@@ -137,10 +159,30 @@ impl Settings {
     /// The newest PTX version the driver's compiler reads.
     pub fn newest_ptx(&self) -> (u32, u32) {
         const VERSIONS: [(i32, (u32, u32)); 25] = [
-            (9000, (6, 0)), (9010, (6, 1)), (9020, (6, 2)), (10000, (6, 3)), (10010, (6, 4)), (10020, (6, 5)),
-            (11000, (7, 0)), (11010, (7, 1)), (11020, (7, 2)), (11030, (7, 3)), (11040, (7, 4)), (11050, (7, 5)),
-            (11060, (7, 6)), (11070, (7, 7)), (11080, (7, 8)), (12000, (8, 0)), (12010, (8, 1)), (12020, (8, 2)),
-            (12030, (8, 3)), (12040, (8, 4)), (12050, (8, 5)), (12070, (8, 6)), (12080, (8, 7)), (12090, (8, 8)),
+            (9000, (6, 0)),
+            (9010, (6, 1)),
+            (9020, (6, 2)),
+            (10000, (6, 3)),
+            (10010, (6, 4)),
+            (10020, (6, 5)),
+            (11000, (7, 0)),
+            (11010, (7, 1)),
+            (11020, (7, 2)),
+            (11030, (7, 3)),
+            (11040, (7, 4)),
+            (11050, (7, 5)),
+            (11060, (7, 6)),
+            (11070, (7, 7)),
+            (11080, (7, 8)),
+            (12000, (8, 0)),
+            (12010, (8, 1)),
+            (12020, (8, 2)),
+            (12030, (8, 3)),
+            (12040, (8, 4)),
+            (12050, (8, 5)),
+            (12070, (8, 6)),
+            (12080, (8, 7)),
+            (12090, (8, 8)),
             (13000, (9, 0)),
         ];
         let known = VERSIONS.iter().rev().find(|(driver, _)| *driver <= self.driver_version);
@@ -182,10 +224,10 @@ fn size(text: &str) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Code, Failure, Settings};
+    use super::{Code, Failure, HashMap, Settings};
 
     fn with(values: &[(&str, &str)]) -> (Settings, Vec<String>) {
-        let values: std::collections::HashMap<String, String> =
+        let values: HashMap<String, String> =
             values.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect();
         Settings::read(|name| values.get(name).cloned())
     }
@@ -193,8 +235,13 @@ mod tests {
     #[test]
     fn settings_are_read_and_nonsense_is_named() {
         let (settings, errors) = with(&[
-            ("DEVICES", "3"), ("ARCH", "50,86"), ("MEMORY", "2M"), ("FAIL", "cuMemAlloc_v2:3,cuLaunchKernel:1:700"),
-            ("LOST_AT", "12:46"), ("WORKERS", "many"), ("PAGEABLE", "maybe"),
+            ("DEVICES", "3"),
+            ("ARCH", "50,86"),
+            ("MEMORY", "2M"),
+            ("FAIL", "cuMemAlloc_v2:3,cuLaunchKernel:1:700"),
+            ("LOST_AT", "12:46"),
+            ("WORKERS", "many"),
+            ("PAGEABLE", "maybe"),
         ]);
         assert_eq!(settings.architectures, [50, 86, 86]);
         assert_eq!(settings.memory, 2 << 20);
@@ -206,7 +253,9 @@ mod tests {
 
     #[test]
     fn each_driver_reads_ptx_up_to_its_own_version() {
-        for (driver, version) in [("11080", (7, 8)), ("12060", (8, 5)), ("12090", (8, 8)), ("13000", (9, 0)), ("13040", (9, 4))] {
+        for (driver, version) in
+            [("11080", (7, 8)), ("12060", (8, 5)), ("12090", (8, 8)), ("13000", (9, 0)), ("13040", (9, 4))]
+        {
             assert_eq!(with(&[("DRIVER_VERSION", driver)]).0.newest_ptx(), version);
         }
     }

@@ -12,8 +12,28 @@ use crate::report::Kind;
 /// The launch must end.
 pub(super) struct Abort;
 
-/// The address of every active lane, by lane.
-pub(super) type Addresses = Vec<(usize, u64)>;
+/// The active lanes and their addresses.
+#[derive(Clone, Copy)]
+pub(super) struct Addresses {
+    items: [(usize, u64); WARP],
+    count: usize,
+}
+
+impl Addresses {
+    const NONE: Self = Self { items: [(0, 0); WARP], count: 0 };
+
+    fn push(&mut self, lane: usize, address: u64) {
+        self.items[self.count] = (lane, address);
+        self.count += 1;
+    }
+}
+
+impl std::ops::Deref for Addresses {
+    type Target = [(usize, u64)];
+    fn deref(&self) -> &[(usize, u64)] {
+        &self.items[..self.count]
+    }
+}
 
 /// One access of a warp.
 pub(super) struct Request<'r> {
@@ -27,7 +47,14 @@ pub(super) struct Request<'r> {
 
 impl<'a> State<'a> {
     /// Performs a load or store for the active lanes.
-    pub fn access(&mut self, warp: &mut Warp, access: &Access, step: u32, active: u32, store: bool) -> Result<(), Abort> {
+    pub fn access(
+        &mut self,
+        warp: &mut Warp,
+        access: &Access,
+        step: u32,
+        active: u32,
+        store: bool,
+    ) -> Result<(), Abort> {
         let count = usize::from(access.count);
         let mut request = Request { access, step, active, store, values: [[0; WARP]; 4] };
         if store {
@@ -50,11 +77,15 @@ impl<'a> State<'a> {
             Space::Generic => {
                 let addresses = self.addresses(warp, &request)?;
                 let window = SHARED_WINDOW..SHARED_WINDOW + (1 << 32);
-                let (shared, global): (Addresses, Addresses) =
-                    addresses.into_iter().partition(|(_, address)| window.contains(address));
+                let (mut shared, mut global) = (Addresses::NONE, Addresses::NONE);
+                for &(lane, address) in addresses.iter() {
+                    if window.contains(&address) {
+                        shared.push(lane, address - SHARED_WINDOW);
+                    } else {
+                        global.push(lane, address);
+                    }
+                }
                 if !shared.is_empty() {
-                    let shared: Addresses =
-                        shared.into_iter().map(|(lane, address)| (lane, address - SHARED_WINDOW)).collect();
                     self.shared_access(warp, &mut request, &shared)?;
                 }
                 if !global.is_empty() {
@@ -92,7 +123,7 @@ impl<'a> State<'a> {
     fn addresses(&mut self, warp: &Warp, request: &Request<'_>) -> Result<Addresses, Abort> {
         let access = request.access;
         let bytes = access.bytes() as u64;
-        let mut addresses = Vec::with_capacity(WARP);
+        let mut addresses = Addresses::NONE;
         for lane in (0..WARP).filter(|lane| request.active >> lane & 1 == 1) {
             let base = match access.base {
                 AddressBase::Register(slot) => warp.register(slot)[lane],
@@ -101,11 +132,14 @@ impl<'a> State<'a> {
             let address = base.wrapping_add(access.offset);
             if address % bytes != 0 {
                 self.fail(Kind::Misaligned, request.step, warp.index * 32 + lane as u32, || {
-                    format!("{} of {bytes} bytes at {address:#x}, which is not a multiple of {bytes}", verb(request.store))
+                    format!(
+                        "{} of {bytes} bytes at {address:#x}, which is not a multiple of {bytes}",
+                        verb(request.store)
+                    )
                 });
                 return Err(Abort);
             }
-            addresses.push((lane, address));
+            addresses.push(lane, address);
         }
         Ok(addresses)
     }
@@ -115,35 +149,43 @@ impl<'a> State<'a> {
         let (passes, ideal) = waves(addresses, bytes);
         self.counters.shared_waves += passes;
         self.counters.ideal_shared_waves += ideal;
-        for &(lane, address) in addresses {
+        let launch = self.shared.launch;
+        let mut findings = Vec::new();
+        let mut by = Accessor {
+            span: self.spans[self.spans.len() - 1],
+            first_span: launch.first_span,
+            own_spans: &self.spans,
+            unordered: &[],
+            warp: warp.index,
+            lane: 0,
+            clocks: warp.clocks(),
+            step: (request.step + 1).min(u32::from(u16::MAX)) as u16,
+        };
+        for &(lane, address) in addresses.iter() {
             if !self.memory.contains(address, bytes as u64) {
                 self.fail(Kind::SharedOutOfBounds, request.step, warp.index * 32 + lane as u32, || {
-                    format!("{} of {bytes} bytes at shared address {address:#x}, inside no variable", verb(request.store))
+                    format!(
+                        "{} of {bytes} bytes at shared address {address:#x}, inside no variable",
+                        verb(request.store)
+                    )
                 });
                 return Err(Abort);
             }
-            let launch = self.shared.launch;
-            let by = Accessor {
-                span: self.spans[self.spans.len() - 1],
-                first_span: launch.first_span,
-                own_spans: &self.spans,
-                unordered: &[],
-                warp: warp.index,
-                lane: lane as u32,
-                clocks: warp.clocks(),
-                step: (request.step + 1).min(u32::from(u16::MAX)) as u16,
-            };
-            let address = address as usize;
+            by.lane = lane as u32;
+            let at = address as usize;
             let conflict = if request.store {
-                self.memory.shadow.write(address, bytes, &by)
+                self.memory.shadow.write(at, bytes, &by)
             } else {
-                self.memory.shadow.read(address, bytes, &by, false)
+                self.memory.shadow.read(at, bytes, &by, false)
             };
-            request.transfer(lane, &mut self.memory.bytes[address..address + bytes]);
+            request.transfer(lane, &mut self.memory.bytes[at..at + bytes]);
             if let Some(conflict) = conflict {
-                let thread = warp.index * 32 + lane as u32;
-                self.conflict(Kind::SharedRace, request, thread, &format!("shared address {address:#x}"), conflict);
+                findings.push((lane, address, conflict));
             }
+        }
+        for (lane, address, conflict) in findings {
+            let thread = warp.index * 32 + lane as u32;
+            self.conflict(Kind::SharedRace, request, thread, &format!("shared address {address:#x}"), conflict);
         }
         Ok(())
     }
@@ -165,7 +207,12 @@ impl<'a> State<'a> {
             }
             Conflict::Noncoherent(earlier) => {
                 let other = shared.describe(earlier);
-                (Kind::NoncoherentLoad, format!("{access} of {bytes} bytes at {target}: `ld.global.nc` and a store in one launch, the other by {other}"))
+                (
+                    Kind::NoncoherentLoad,
+                    format!(
+                        "{access} of {bytes} bytes at {target}: `ld.global.nc` and a store in one launch, the other by {other}"
+                    ),
+                )
             }
         };
         self.report(kind, request.step, thread, || detail);
@@ -176,13 +223,23 @@ impl Request<'_> {
     /// Moves one lane's elements between its values and memory.
     #[inline]
     pub fn transfer(&mut self, lane: usize, memory: &mut [u8]) {
-        let size = self.access.kind.bytes();
-        for (values, bytes) in self.values.iter_mut().zip(memory.chunks_exact_mut(size)) {
+        match self.access.kind.bytes() {
+            1 => self.transfer_as::<1>(lane, memory),
+            2 => self.transfer_as::<2>(lane, memory),
+            4 => self.transfer_as::<4>(lane, memory),
+            _ => self.transfer_as::<8>(lane, memory),
+        }
+    }
+
+    #[inline(always)]
+    fn transfer_as<const SIZE: usize>(&mut self, lane: usize, memory: &mut [u8]) {
+        for (values, bytes) in self.values.iter_mut().zip(memory.chunks_exact_mut(SIZE)) {
+            let mut word = [0; 8];
             if self.store {
-                bytes.copy_from_slice(&values[lane].to_le_bytes()[..size]);
+                word = values[lane].to_le_bytes();
+                bytes.copy_from_slice(&word[..SIZE]);
             } else {
-                let mut word = [0; 8];
-                word[..size].copy_from_slice(bytes);
+                word[..SIZE].copy_from_slice(bytes);
                 values[lane] = u64::from_le_bytes(word);
             }
         }

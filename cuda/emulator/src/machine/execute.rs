@@ -42,7 +42,9 @@ impl State<'_> {
                     if active != warp.live {
                         let missing = (warp.live & !active).trailing_zeros();
                         self.fail(Kind::DivergentBarrier, index, first_thread(warp, active), || {
-                            format!("a barrier that lane {missing} of the same warp does not reach together with this lane")
+                            format!(
+                                "a barrier that lane {missing} of the same warp does not reach together with this lane"
+                            )
                         });
                         return Pause::Abort;
                     }
@@ -55,12 +57,11 @@ impl State<'_> {
                     warp.go(index + 1);
                     return Pause::Barrier(index);
                 }
-                ref operation if active != 0 => {
-                    if self.perform(warp, operation, index, active).is_err() {
+                ref operation => {
+                    if active != 0 && self.perform(warp, operation, index, active).is_err() {
                         return Pause::Abort;
                     }
                 }
-                _ => {}
             }
             warp.go(index + 1);
         }
@@ -117,17 +118,16 @@ impl State<'_> {
             }
             Operation::Pack { destination, sources, count, bits } => {
                 let values = std::array::from_fn(|lane| {
-                    (0..usize::from(count)).fold(0, |value, part| {
-                        value | warp.register(sources[part])[lane] << (part * usize::from(bits))
-                    })
+                    (0..usize::from(count))
+                        .fold(0, |value, part| value | warp.register(sources[part])[lane] << (part * usize::from(bits)))
                 });
                 warp.write(destination, active, u64::MAX, &values);
             }
             Operation::Unpack { destinations, source, count, bits } => {
                 let whole = *warp.register(source);
                 let mask = u64::MAX >> (64 - bits);
-                for part in 0..usize::from(count) {
-                    let Some(slot) = destinations[part] else { continue };
+                for (part, destination) in destinations.iter().take(usize::from(count)).enumerate() {
+                    let Some(slot) = *destination else { continue };
                     warp.write(slot, active, mask, &whole.map(|value| value >> (part * usize::from(bits))));
                 }
             }

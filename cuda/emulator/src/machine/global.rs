@@ -10,15 +10,40 @@ use crate::report::Kind;
 const SECTOR: u64 = 32;
 
 impl<'a> State<'a> {
-    pub fn global_access(&mut self, warp: &Warp, request: &mut Request<'_>, addresses: &Addresses) -> Result<(), Abort> {
+    pub fn global_access(
+        &mut self,
+        warp: &Warp,
+        request: &mut Request<'_>,
+        addresses: &Addresses,
+    ) -> Result<(), Abort> {
         let bytes = request.access.bytes() as u64;
         let (sectors, ideal) = sectors(addresses, bytes);
         self.counters.sectors += sectors;
         self.counters.ideal_sectors += ideal;
+        let launch = self.shared.launch;
+        // The spans are lent out while `self` finds allocations.
+        let spans = std::mem::take(&mut self.spans);
+        let mut by = Accessor {
+            span: spans[spans.len() - 1],
+            first_span: launch.first_span,
+            own_spans: &spans,
+            unordered: launch.unordered,
+            warp: warp.index,
+            lane: 0,
+            clocks: warp.clocks(),
+            step: (request.step + 1).min(u32::from(u16::MAX)) as u16,
+        };
         let mut held = None;
         let mut findings = Vec::new();
-        for &(lane, address) in addresses {
-            let allocation = self.locate(warp, request, lane, address, bytes)?;
+        let mut outcome = Ok(());
+        for &(lane, address) in addresses.iter() {
+            let allocation = match self.locate(warp, request, lane, address, bytes) {
+                Ok(allocation) => allocation,
+                Err(abort) => {
+                    outcome = Err(abort);
+                    break;
+                }
+            };
             let offset = address - allocation.base;
             let page = (allocation.base, offset / PAGE as u64);
             let guard = match &mut held {
@@ -29,17 +54,7 @@ impl<'a> State<'a> {
                     &mut held.insert((page, allocation.page(offset))).1
                 }
             };
-            let launch = self.shared.launch;
-            let by = Accessor {
-                span: self.spans[self.spans.len() - 1],
-                first_span: launch.first_span,
-                own_spans: &self.spans,
-                unordered: launch.unordered,
-                warp: warp.index,
-                lane: lane as u32,
-                clocks: warp.clocks(),
-                step: (request.step + 1).min(u32::from(u16::MAX)) as u16,
-            };
+            by.lane = lane as u32;
             let inside = offset as usize % PAGE;
             let conflict = if request.store {
                 guard.shadow.write(inside, bytes as usize, &by)
@@ -52,11 +67,12 @@ impl<'a> State<'a> {
             }
         }
         drop(held);
+        self.spans = spans;
         for (lane, address, conflict) in findings {
             let thread = warp.index * 32 + lane as u32;
             self.conflict(Kind::GlobalRace, request, thread, &format!("{address:#x}"), conflict);
         }
-        Ok(())
+        outcome
     }
 
     /// The allocation of an address, which must lie in it as a whole.
@@ -89,7 +105,10 @@ impl<'a> State<'a> {
             Ok(allocation) => {
                 if launch.unborn.contains(&allocation.base) {
                     self.report(Kind::UnorderedUse, request.step, thread, || {
-                        format!("{} at {address:#x}, allocated by a stream that this launch is not ordered after", verb(request.store))
+                        format!(
+                            "{} at {address:#x}, allocated by a stream that this launch is not ordered after",
+                            verb(request.store)
+                        )
                     });
                 }
                 self.allocations[request.step as usize] = Some(allocation);
@@ -115,7 +134,10 @@ pub(crate) fn describe_fault(fault: Fault, address: u64, access: &str) -> (Kind,
         }
         Fault::Freed { base, size } => {
             let offset = address - base;
-            (Kind::UseAfterFree, format!("{access}, byte {offset} of the freed allocation at {base:#x} of {size} bytes"))
+            (
+                Kind::UseAfterFree,
+                format!("{access}, byte {offset} of the freed allocation at {base:#x} of {size} bytes"),
+            )
         }
         Fault::Foreign { device } => {
             (Kind::ForeignAddress, format!("{access}, which belongs to device {device} without peer access"))
@@ -124,7 +146,7 @@ pub(crate) fn describe_fault(fault: Fault, address: u64, access: &str) -> (Kind,
 }
 
 /// Sectors a warp touches, and the fewest that could hold the same bytes.
-fn sectors(addresses: &Addresses, bytes: u64) -> (u64, u64) {
+fn sectors(addresses: &[(usize, u64)], bytes: u64) -> (u64, u64) {
     let ascending = addresses.windows(2).all(|pair| pair[0].1 <= pair[1].1);
     let distinct = |values: &mut dyn Iterator<Item = u64>| {
         let mut last = None;

@@ -48,22 +48,37 @@ pub(super) fn waves(addresses: &[(usize, u64)], bytes: usize) -> (u64, u64) {
     while let Some(&(first, _)) = rest.first() {
         let group = first / lanes_per_group;
         let count = rest.iter().take_while(|(lane, _)| lane / lanes_per_group == group).count();
-        let mut words: [[u64; BANKS]; BANKS] = [[0; BANKS]; BANKS];
-        let mut used = [0usize; BANKS];
-        for &(_, address) in &rest[..count] {
-            for word in address / 4..(address + bytes as u64).div_ceil(4) {
-                let bank = word as usize % BANKS;
-                if !words[bank][..used[bank]].contains(&word) {
-                    words[bank][used[bank]] = word;
-                    used[bank] += 1;
-                }
-            }
-        }
-        waves += used.iter().copied().max().unwrap_or(0) as u64;
+        let words = || rest[..count].iter().flat_map(|&(_, at)| at / 4..(at + bytes as u64).div_ceil(4));
+        waves += if meets_in_a_bank(words()) { busiest_bank(words()) } else { 1 };
         ideal += 1;
         rest = &rest[count..];
     }
     (waves, ideal)
+}
+
+/// Whether two different words share a bank.
+fn meets_in_a_bank(words: impl Iterator<Item = u64>) -> bool {
+    let mut taken = [u64::MAX; BANKS];
+    for word in words {
+        let bank = &mut taken[word as usize % BANKS];
+        if *bank != u64::MAX && *bank != word {
+            return true;
+        }
+        *bank = word;
+    }
+    false
+}
+
+/// The most different words in one bank.
+fn busiest_bank(words: impl Iterator<Item = u64>) -> u64 {
+    let mut banks = vec![Vec::new(); BANKS];
+    for word in words {
+        let bank = &mut banks[word as usize % BANKS];
+        if !bank.contains(&word) {
+            bank.push(word);
+        }
+    }
+    banks.iter().map(Vec::len).max().unwrap_or(0) as u64
 }
 
 #[cfg(test)]

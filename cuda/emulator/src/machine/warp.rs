@@ -142,11 +142,6 @@ impl Warp {
         }
     }
 
-    #[inline]
-    pub fn write_lane(&mut self, slot: Slot, lane: usize, value: u64) {
-        self.registers[usize::from(slot)][lane] = value;
-    }
-
     /// The lanes where a predicate, or its negation, holds.
     #[inline]
     pub fn holds(&self, guard: Guard) -> u32 {

@@ -53,7 +53,7 @@ pub struct Accessor<'a> {
     pub first_span: Span,
     /// The spans of this block so far, ascending; earlier ones are ordered by barriers.
     pub own_spans: &'a [Span],
-    /// Spans of earlier operations that are not ordered before this one.
+    /// Spans of earlier operations that are not ordered before this one, ascending.
     pub unordered: &'a [std::ops::Range<Span>],
     /// Warp within the block.
     pub warp: u32,
@@ -99,9 +99,11 @@ impl Accessor<'_> {
     }
 
     /// Whether everything of another span is ordered before this access.
+    #[inline]
     fn is_past(&self, span: Span) -> bool {
         if span < self.first_span {
-            return !self.unordered.iter().any(|range| range.contains(&span));
+            let next = self.unordered.partition_point(|range| range.end <= span);
+            return self.unordered.get(next).is_none_or(|range| span < range.start);
         }
         self.own_spans.binary_search(&span).is_ok()
     }
@@ -192,7 +194,11 @@ impl Shadow {
 
     /// A read of the whole stretch by a copy.
     pub fn read_range(&mut self, offset: usize, bytes: usize, by: &Accessor<'_>) -> Option<Conflict> {
-        if self.is_whole() && bytes == self.bytes { self.read_cell(0, by, false) } else { self.read(offset, bytes, by, false) }
+        if self.is_whole() && bytes == self.bytes {
+            self.read_cell(0, by, false)
+        } else {
+            self.read(offset, bytes, by, false)
+        }
     }
 
     /// A write of the whole stretch by a copy or a fill.
@@ -230,8 +236,8 @@ impl Shadow {
         if cell.read_span != by.span {
             let previous = cell.read_span;
             let same_operation = previous >= by.first_span;
-            let many_blocks = same_operation
-                && (cell.read_tag & MANY_BLOCKS != 0 || by.own_spans.binary_search(&previous).is_err());
+            let many_blocks =
+                same_operation && (cell.read_tag & MANY_BLOCKS != 0 || by.own_spans.binary_search(&previous).is_err());
             if previous != 0 && !same_operation && !by.is_past(previous) {
                 let entry = (previous, cell.read_step);
                 self.displaced.entry(index).or_default().push(entry);
@@ -256,18 +262,16 @@ impl Shadow {
             self.mixed.entry(index).or_insert([0; 32])[by.lane as usize] = by.clock();
         } else if clock == by.clock() {
             cell.read_lanes |= lane;
-        } else if (0..32).all(|other| cell.read_lanes >> other & 1 == 0 || other == by.lane || by.clocks.seen(by.lane, other) >= clock) {
+        } else if (0..32).all(|other| {
+            cell.read_lanes >> other & 1 == 0 || other == by.lane || by.clocks.seen(by.lane, other) >= clock
+        }) {
             // Every earlier reader is ordered before this one, which now stands for all of them.
             cell.read_tag = (cell.read_tag & !(CLOCK_LIMIT << 5)) | fresh;
             cell.read_lanes = lane;
             cell.read_step = by.step;
         } else {
-            let mut clocks = [0; 32];
-            for other in 0..32 {
-                if cell.read_lanes >> other & 1 == 1 {
-                    clocks[other] = clock;
-                }
-            }
+            let mut clocks: [u32; 32] =
+                std::array::from_fn(|other| if cell.read_lanes >> other & 1 == 1 { clock } else { 0 });
             clocks[by.lane as usize] = by.clock();
             cell.read_tag |= MIXED_CLOCKS;
             self.mixed.insert(index, clocks);

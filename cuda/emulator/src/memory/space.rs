@@ -64,6 +64,11 @@ impl Default for AddressSpace {
 }
 
 impl AddressSpace {
+    /// An empty space whose addresses start where this one's ended.
+    pub fn successor(&self) -> Self {
+        Self { allocations: BTreeMap::new(), next: self.next }
+    }
+
     /// Makes an allocation at an address never used before.
     pub fn allocate(&mut self, size: u64, device: usize) -> Arc<Allocation> {
         let base = self.next;
@@ -101,7 +106,11 @@ impl AddressSpace {
                 }
             }
             Some((base, &Life::Dead { size })) => {
-                if address < base + size { Err(Fault::Freed { base, size }) } else { Err(Fault::Unknown) }
+                if address < base + size {
+                    Err(Fault::Freed { base, size })
+                } else {
+                    Err(Fault::Unknown)
+                }
             }
         }
     }

@@ -334,9 +334,9 @@ fn vector_move<'a>(
 ) -> Result<Pending<'a>, ParseError> {
     let line = instruction.line;
     let [destination, source] = names.operands(instruction)?;
-    let part = |count: usize| match whole.bytes() / count {
-        2 if whole.bytes() % count == 0 => Ok(Type::B16),
-        4 if whole.bytes() % count == 0 => Ok(Type::B32),
+    let part = |count: usize| match (whole, count) {
+        (Type::B32, 2) | (Type::B64, 4) => Ok(Type::B16),
+        (Type::B64, 2) => Ok(Type::B32),
         _ => unknown(instruction),
     };
     if let Operand::Vector(items) = source {

@@ -74,9 +74,9 @@ pub fn decode(names: &mut Names<'_>, instruction: &Instruction) -> Result<Pendin
         }
         Base::Absolute => (AddressBase::Absolute, *offset as u64),
         Base::Symbol(name) if space == Space::Param => {
-            let parameter = names.parameter(name).ok_or_else(|| {
-                ParseError::new(line, format!("`{name}` is not a parameter of this kernel"))
-            })?;
+            let parameter = names
+                .parameter(name)
+                .ok_or_else(|| ParseError::new(line, format!("`{name}` is not a parameter of this kernel")))?;
             let end = offset + (kind.bytes() * usize::from(count)) as i64;
             if *offset < 0 || end > parameter.size as i64 {
                 return Err(ParseError::new(line, format!("the load runs out of parameter `{name}`")));

@@ -11,6 +11,6 @@ mod operation;
 pub use decode::decode;
 pub use forms::{Comparison, Form, Lanes, Sources, WARP, arithmetic, comparison};
 pub use operation::{
-    Access, AddressBase, Combine, Guard, Kind, Logic, Operation, Program, SharedVariable, Shuffle, Slot, Special,
-    Step, Vote,
+    Access, AddressBase, Combine, Guard, Kind, Logic, Operation, Program, SharedVariable, Shuffle, Slot, Special, Step,
+    Vote,
 };

@@ -143,7 +143,13 @@ impl<'a> Names<'a> {
         Ok(self.slots[register as usize])
     }
 
-    pub fn destination(&self, operand: &Operand, kind: Type, widens: bool, line: u32) -> Result<(Slot, u64), ParseError> {
+    pub fn destination(
+        &self,
+        operand: &Operand,
+        kind: Type,
+        widens: bool,
+        line: u32,
+    ) -> Result<(Slot, u64), ParseError> {
         match operand {
             &Operand::Register(register) => {
                 let slot = self.data_register(register, kind, widens, line)?;

@@ -48,7 +48,7 @@ pub enum Vote {
 }
 
 /// A special register.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy)]
 pub enum Special {
     /// `%tid` along one axis.
     Thread(usize),
@@ -104,12 +104,19 @@ impl Access {
 }
 
 /// What one step does.
+#[allow(missing_docs, reason = "the fields are the operands that PTX names")]
 #[derive(Clone, Copy)]
 pub enum Operation {
     /// Arithmetic on registers.
     Arithmetic { form: Form, destination: Slot, mask: u64, sources: [Slot; 4] },
     /// `setp`: a comparison into one or two predicates.
-    Compare { comparison: Comparison, destination: Slot, complement: Option<Slot>, sources: [Slot; 2], combine: Combine },
+    Compare {
+        comparison: Comparison,
+        destination: Slot,
+        complement: Option<Slot>,
+        sources: [Slot; 2],
+        combine: Combine,
+    },
     /// `set`: a comparison into a register, with the value that stands for true.
     Set { comparison: Comparison, destination: Slot, truth: u64, sources: [Slot; 2], combine: Combine },
     /// `selp`.
@@ -125,7 +132,15 @@ pub enum Operation {
     /// A store to memory.
     Store(Access),
     /// `shfl.sync`.
-    Shuffle { mode: Shuffle, destination: Slot, found: Option<Slot>, value: Slot, lane: Slot, clamp: Slot, members: Slot },
+    Shuffle {
+        mode: Shuffle,
+        destination: Slot,
+        found: Option<Slot>,
+        value: Slot,
+        lane: Slot,
+        clamp: Slot,
+        members: Slot,
+    },
     /// `vote.sync`; a ballot answers in a register, the others in a predicate.
     Vote { mode: Vote, destination: Slot, condition: Guard, members: Slot },
     /// `activemask`.

@@ -142,11 +142,11 @@ impl Parser {
 
     fn extents(&mut self) -> Result<[u32; 3], ParseError> {
         let mut extents = [1; 3];
-        for index in 0..3 {
-            extents[index] = self.integer()? as u32;
-            if index == 2 || !self.accept(',') {
+        for (index, extent) in extents.iter_mut().enumerate() {
+            if index > 0 && !self.accept(',') {
                 break;
             }
+            *extent = self.integer()? as u32;
         }
         Ok(extents)
     }

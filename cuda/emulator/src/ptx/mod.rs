@@ -6,6 +6,4 @@ mod parser;
 mod syntax;
 
 pub use parser::parse;
-pub use syntax::{
-    Base, Instruction, Kernel, Literal, Module, Operand, Parameter, ParseError, Space, Type, Variable,
-};
+pub use syntax::{Base, Instruction, Kernel, Literal, Module, Operand, Parameter, ParseError, Space, Type, Variable};

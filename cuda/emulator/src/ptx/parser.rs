@@ -28,13 +28,16 @@ impl Parser {
         self.tokens.get(self.position).map(|(token, _)| token)
     }
 
-    pub(super) fn line(&self) -> u32 {
+    /// Line of the next token.
+    fn line(&self) -> u32 {
         let last = self.tokens.len().saturating_sub(1);
         self.tokens.get(self.position.min(last)).map_or(1, |&(_, line)| line)
     }
 
+    /// An error at the token read last.
     pub(super) fn error<T>(&self, message: impl Into<String>) -> Result<T, ParseError> {
-        Err(ParseError::new(self.line(), message))
+        let last = self.position.checked_sub(1).and_then(|index| self.tokens.get(index));
+        Err(ParseError::new(last.map_or(1, |&(_, line)| line), message))
     }
 
     pub(super) fn next(&mut self) -> Result<Token, ParseError> {

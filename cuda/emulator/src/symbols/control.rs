@@ -4,7 +4,7 @@
 //! ended by a zero byte. A null buffer asks for the size alone, and then nothing is taken.
 
 use super::arguments::Text;
-use crate::driver::{Driver, lock, settings::Failure};
+use crate::driver::{Driver, lock, try_lock};
 use crate::report::Kind;
 use std::sync::Once;
 
@@ -71,60 +71,31 @@ pub extern "C" fn firelu_emulator_calls() -> u64 {
     lock().total_calls()
 }
 
-/// Replaces the injected failures by a list such as `cuMemAllocAsync:3,cuLaunchKernel:1:700`, counted from now.
-/// An empty text ends them. Answers 0, or 1 if the text is not such a list.
+/// Changes a setting by its name without the prefix, such as `FAIL` to `cuMemAllocAsync:3`. `DEVICES`, `ARCH` and
+/// `MEMORY` take effect at the next reset; `FAIL` and `LOST_AT` count calls from now, and an empty value ends them.
+/// Answers 0, or 1 and a report if the name or the value is not understood.
 ///
 /// # Safety
-/// `text` is a null-terminated string.
+/// Both texts are null-terminated strings.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn firelu_emulator_fail(text: Text) -> i32 {
-    let Ok(text) = text.read() else { return 1 };
-    let failures: Option<Vec<Failure>> =
-        text.split(',').filter(|part| !part.is_empty()).map(Failure::parse).collect();
-    match failures {
-        Some(failures) => {
-            let mut driver = lock();
-            driver.restart_counting();
-            driver.settings.failures = failures;
-            0
+pub unsafe extern "C" fn firelu_emulator_set(name: Text, value: Text) -> i32 {
+    let (Ok(name), Ok(value)) = (name.read(), value.read()) else { return 1 };
+    let mut driver = lock();
+    match driver.set(&name, &value) {
+        Ok(()) => 0,
+        Err(error) => {
+            driver.report(Kind::InvalidSetting, || error);
+            driver.publish();
+            1
         }
-        None => 1,
     }
-}
-
-/// Loses the device at the n-th driver call from now, with the given result code; n of zero brings it back.
-#[unsafe(no_mangle)]
-pub extern "C" fn firelu_emulator_lose_device(calls: u64, code: i32) {
-    let mut driver = lock();
-    driver.restart_counting();
-    driver.settings.lost = (calls > 0).then_some((calls, crate::driver::code::Code(code)));
-}
-
-/// Sets the number and architecture of the devices, the driver version and the memory, and resets. Zero keeps a value.
-#[unsafe(no_mangle)]
-pub extern "C" fn firelu_emulator_configure(devices: u32, architecture: u32, driver_version: i32, memory: u64) {
-    let mut driver = lock();
-    let settings = &mut driver.settings;
-    let last = settings.architectures.last().copied().unwrap_or(75);
-    let architecture = if architecture == 0 { last } else { architecture };
-    let count = if devices == 0 { settings.architectures.len() } else { devices as usize };
-    settings.architectures = vec![architecture; count];
-    if driver_version != 0 {
-        settings.driver_version = driver_version;
-    }
-    if memory != 0 {
-        settings.memory = memory;
-    }
-    driver.reset();
 }
 
 /// Registers the report at exit, once.
 pub(super) fn watch_exit() {
     extern "C" fn at_exit() {
-        let mut driver = lock();
-        for label in driver.abandoned() {
-            driver.report(Kind::AbandonedWork, || format!("{label} was queued and never waited for"));
-        }
+        let Some(mut driver) = try_lock() else { return };
+        driver.report_abandoned(None);
         if driver.settings.leaks {
             for leak in driver.leaks() {
                 driver.report(Kind::Leak, || leak);
@@ -143,4 +114,3 @@ pub(super) fn watch_exit() {
         libc::atexit(at_exit);
     });
 }
-

@@ -16,7 +16,7 @@ impl Driver {
         self.stream(0)
     }
 
-    fn to_device(&mut self, target: u64, source: &Host, bytes: usize, stream: StreamId, mode: Mode) -> Result<()> {
+    fn copy_in(&mut self, target: u64, source: &Host, bytes: usize, stream: StreamId, mode: Mode) -> Result<()> {
         let range = source.range(bytes)?;
         self.check_range("a copy from the host", target, bytes as u64)?;
         if bytes == 0 {
@@ -34,7 +34,7 @@ impl Driver {
         if pinned && mode == Mode::Synchronous { self.synchronise_stream(stream) } else { Ok(()) }
     }
 
-    fn to_host(&mut self, target: &Host, source: u64, bytes: usize, stream: StreamId, mode: Mode) -> Result<()> {
+    fn copy_out(&mut self, target: &Host, source: u64, bytes: usize, stream: StreamId, mode: Mode) -> Result<()> {
         let range = target.range(bytes)?;
         self.check_range("a copy to the host", source, bytes as u64)?;
         if bytes == 0 {
@@ -49,7 +49,7 @@ impl Driver {
         if waits { self.synchronise_stream(stream) } else { Ok(()) }
     }
 
-    fn on_device(&mut self, target: u64, source: u64, bytes: usize, stream: StreamId) -> Result<()> {
+    fn copy_within(&mut self, target: u64, source: u64, bytes: usize, stream: StreamId) -> Result<()> {
         self.check_range("a copy on the device", source, bytes as u64)?;
         self.check_range("a copy on the device", target, bytes as u64)?;
         if bytes == 0 {
@@ -77,9 +77,9 @@ impl Driver {
     /// A copy between any two addresses, told apart by their ranges.
     fn any_copy(&mut self, target: u64, source: u64, bytes: usize, stream: StreamId, mode: Mode) -> Result<()> {
         match (self.find(target, 1).is_ok(), self.find(source, 1).is_ok()) {
-            (true, true) => self.on_device(target, source, bytes, stream),
-            (true, false) => self.to_device(target, &Host::from_address(source), bytes, stream, mode),
-            (false, true) => self.to_host(&Host::from_address(target), source, bytes, stream, mode),
+            (true, true) => self.copy_within(target, source, bytes, stream),
+            (true, false) => self.copy_in(target, &Host::from_address(source), bytes, stream, mode),
+            (false, true) => self.copy_out(&Host::from_address(target), source, bytes, stream, mode),
             (false, false) => Err(Code::INVALID_VALUE),
         }
     }
@@ -89,37 +89,37 @@ functions! {
     /// Copies from the host; the order is that of the legacy default stream.
     fn cuMemcpyHtoD_v2(target: u64, source: Host, bytes: usize) |driver| {
         let stream = driver.legacy()?;
-        driver.to_device(target, &source, bytes, stream, Mode::Synchronous)
+        driver.copy_in(target, &source, bytes, stream, Mode::Synchronous)
     }
 
     /// Copies from the host in the order of a stream.
     fn cuMemcpyHtoDAsync_v2(target: u64, source: Host, bytes: usize, stream: Handle) |driver| {
         let stream = driver.stream(stream)?;
-        driver.to_device(target, &source, bytes, stream, Mode::Asynchronous)
+        driver.copy_in(target, &source, bytes, stream, Mode::Asynchronous)
     }
 
     /// Copies to the host and waits.
     fn cuMemcpyDtoH_v2(target: Host, source: u64, bytes: usize) |driver| {
         let stream = driver.legacy()?;
-        driver.to_host(&target, source, bytes, stream, Mode::Synchronous)
+        driver.copy_out(&target, source, bytes, stream, Mode::Synchronous)
     }
 
     /// Copies to the host in the order of a stream.
     fn cuMemcpyDtoHAsync_v2(target: Host, source: u64, bytes: usize, stream: Handle) |driver| {
         let stream = driver.stream(stream)?;
-        driver.to_host(&target, source, bytes, stream, Mode::Asynchronous)
+        driver.copy_out(&target, source, bytes, stream, Mode::Asynchronous)
     }
 
     /// Copies on the device; the host does not wait.
     fn cuMemcpyDtoD_v2(target: u64, source: u64, bytes: usize) |driver| {
         let stream = driver.legacy()?;
-        driver.on_device(target, source, bytes, stream)
+        driver.copy_within(target, source, bytes, stream)
     }
 
     /// Copies on the device in the order of a stream.
     fn cuMemcpyDtoDAsync_v2(target: u64, source: u64, bytes: usize, stream: Handle) |driver| {
         let stream = driver.stream(stream)?;
-        driver.on_device(target, source, bytes, stream)
+        driver.copy_within(target, source, bytes, stream)
     }
 
     /// Copies between any two addresses.
@@ -140,7 +140,7 @@ functions! {
             return Err(Code::INVALID_CONTEXT);
         }
         let stream = driver.legacy()?;
-        driver.on_device(target, source, bytes, stream)
+        driver.copy_within(target, source, bytes, stream)
     }
 
     /// Copies between devices in the order of a stream.
@@ -149,7 +149,7 @@ functions! {
             return Err(Code::INVALID_CONTEXT);
         }
         let stream = driver.stream(stream)?;
-        driver.on_device(target, source, bytes, stream)
+        driver.copy_within(target, source, bytes, stream)
     }
 
     /// Fills bytes; the host does not wait.

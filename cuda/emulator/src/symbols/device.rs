@@ -8,7 +8,7 @@ use crate::machine::{SHARED_LIMIT, SHARED_LIMIT_OPT_IN};
 /// The attributes that have a value other than zero.
 fn attribute(number: i32, architecture: u32, pools: bool) -> i32 {
     match number {
-        1 | 2 | 3 => 1024,
+        1..=3 => 1024,
         4 => 64,
         5 => i32::MAX,
         6 | 7 => 65535,

@@ -7,8 +7,17 @@ use crate::driver::code::Code;
 /// A function by its plain name: the newest version of it, as the driver answers.
 fn find(name: &str) -> Option<*const ()> {
     let tables = [
-        context::TABLE, copy::TABLE, device::TABLE, error::TABLE, event::TABLE, launch::TABLE, memory::TABLE,
-        module::TABLE, stream::TABLE, unsupported::TABLE, TABLE,
+        context::TABLE,
+        copy::TABLE,
+        device::TABLE,
+        error::TABLE,
+        event::TABLE,
+        launch::TABLE,
+        memory::TABLE,
+        module::TABLE,
+        stream::TABLE,
+        unsupported::TABLE,
+        TABLE,
     ];
     let all = || tables.iter().flat_map(|table| table.iter());
     let versions = [format!("{name}_v2"), name.to_string()];

@@ -4,7 +4,7 @@
 use cudarc::driver::{CudaContext, CudaFunction, CudaStream, DriverError, sys::CUresult};
 use cudarc::nvrtc::Ptx;
 use libloading::os::unix::{Library, RTLD_GLOBAL, RTLD_NOW};
-use std::ffi::CString;
+use std::ffi::{CString, c_char};
 use std::path::PathBuf;
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 
@@ -13,7 +13,8 @@ static LIBRARY: LazyLock<Library> = LazyLock::new(|| {
     // SAFETY: the first test to come here holds the lock below, and no other thread reads the environment.
     unsafe { std::env::set_var("FIRELU_EMULATOR_REPORT", "none") };
     // SAFETY: the emulator runs no code when it is loaded.
-    unsafe { Library::open(Some(library_path()), RTLD_NOW | RTLD_GLOBAL) }.expect("the emulator is built with the tests")
+    unsafe { Library::open(Some(library_path()), RTLD_NOW | RTLD_GLOBAL) }
+        .expect("the emulator is built with the tests")
 });
 
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
@@ -36,22 +37,46 @@ pub struct Emulator {
 impl Emulator {
     /// Waits for the other tests and starts from nothing: one device sm_75, driver 12.9, 8 GiB.
     pub fn fresh() -> Self {
-        Self::configured(1, 75, 12090, 8 << 30)
+        Self::with(&[])
     }
 
-    /// As [`Emulator::fresh`] with other devices.
-    pub fn configured(devices: u32, architecture: u32, driver: i32, memory: u64) -> Self {
+    /// As [`Emulator::fresh`] with some settings changed.
+    pub fn with(settings: &[(&str, &str)]) -> Self {
         let turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
         let emulator = Self { _turn: turn };
-        emulator.fail("");
-        emulator.lose_device(0, 0);
-        // SAFETY: the symbol has this signature in the emulator's control interface.
-        unsafe {
-            let configure = symbol::<unsafe extern "C" fn(u32, u32, i32, u64)>("firelu_emulator_configure");
-            configure(devices, architecture, driver, memory);
+        let defaults = [
+            ("DEVICES", "1"),
+            ("ARCH", "75"),
+            ("DRIVER_VERSION", "12090"),
+            ("MEMORY", "8G"),
+            ("FAIL", ""),
+            ("LOST_AT", ""),
+            ("PAGEABLE", "deferred"),
+            ("POOLS", "1"),
+            ("STRICT", "1"),
+            ("WATCHDOG", "100000000"),
+        ];
+        for (name, value) in defaults.iter().chain(settings) {
+            emulator.set(name, value);
         }
-        emulator.reports();
+        // SAFETY: the symbol has this signature in the emulator's control interface.
+        unsafe { symbol::<unsafe extern "C" fn()>("firelu_emulator_reset")() };
         emulator
+    }
+
+    /// Changes a setting.
+    pub fn set(&self, name: &str, value: &str) {
+        assert!(self.try_set(name, value), "{name}={value} is a setting");
+    }
+
+    /// Changes a setting, or answers false.
+    pub fn try_set(&self, name: &str, value: &str) -> bool {
+        let [name, value] = [name, value].map(|text| CString::new(text).expect("no zero byte"));
+        // SAFETY: the symbol has this signature, and the strings live for the call.
+        unsafe {
+            let set = symbol::<unsafe extern "C" fn(*const c_char, *const c_char) -> i32>("firelu_emulator_set");
+            set(name.as_ptr(), value.as_ptr()) == 0
+        }
     }
 
     /// Takes the reports as lines.
@@ -67,20 +92,6 @@ impl Emulator {
     /// The counters of all launches as JSON.
     pub fn counters(&self) -> String {
         text("firelu_emulator_counters")
-    }
-
-    /// Injects failures.
-    pub fn fail(&self, list: &str) {
-        let list = CString::new(list).expect("no zero byte");
-        // SAFETY: the symbol has this signature, and the string lives for the call.
-        let status = unsafe { symbol::<unsafe extern "C" fn(*const i8) -> i32>("firelu_emulator_fail")(list.as_ptr().cast()) };
-        assert_eq!(status, 0, "the list of failures is well formed");
-    }
-
-    /// Loses the device at a call from now.
-    pub fn lose_device(&self, calls: u64, code: i32) {
-        // SAFETY: the symbol has this signature.
-        unsafe { symbol::<unsafe extern "C" fn(u64, i32)>("firelu_emulator_lose_device")(calls, code) };
     }
 
     /// Driver calls so far.

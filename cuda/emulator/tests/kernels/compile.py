@@ -1,19 +1,22 @@
-"""Compile the sample kernels to PTX with NVRTC: `python compile.py FOLDER_WITH_NVIDIA_WHEELS`.
+"""Compile the sample kernels to PTX with NVRTC.
 
-The folder is the target of `pip install --target FOLDER nvidia-cuda-nvrtc-cu11==11.8.89 nvidia-cuda-runtime-cu11==11.8.89`.
+`pip install --target FOLDER nvidia-cuda-nvrtc-cu11==11.8.89 nvidia-cuda-runtime-cu11==11.8.89`, then
+`python compile.py FOLDER` writes `NAME.ptx` as the product's own kernels are compiled: for compute_50, the header
+lowered to PTX 6.0. `python compile.py FOLDER --architecture compute_75 --suffix _cuda13 --keep-version` with the
+wheels `nvidia-cuda-nvrtc==13.0.88 nvidia-cuda-runtime==13.0.96` writes the samples of the newest toolchain.
 """
 
+import argparse
 import ctypes
 import re
-import sys
 from pathlib import Path
 
 
-def compile_source(nvrtc: ctypes.CDLL, source: str, include: Path) -> str:
-    """Return the PTX of one source, its header lowered to the oldest version that knows the instructions."""
+def compile_source(nvrtc: ctypes.CDLL, source: str, architecture: str, include: Path) -> str:
+    """Return the PTX of one source."""
     program = ctypes.c_void_p()
     nvrtc.nvrtcCreateProgram(ctypes.byref(program), source.encode(), b"kernel.cu", 0, None, None)
-    options = ["--gpu-architecture=compute_50", "--std=c++17", "--fmad=false", f"--include-path={include}"]
+    options = [f"--gpu-architecture={architecture}", "--std=c++17", "--fmad=false", f"--include-path={include}"]
     array = (ctypes.c_char_p * len(options))(*[option.encode() for option in options])
     status = nvrtc.nvrtcCompileProgram(program, len(options), array)
     size = ctypes.c_size_t()
@@ -25,15 +28,27 @@ def compile_source(nvrtc: ctypes.CDLL, source: str, include: Path) -> str:
     nvrtc.nvrtcGetPTXSize(program, ctypes.byref(size))
     text = ctypes.create_string_buffer(size.value)
     nvrtc.nvrtcGetPTX(program, text)
-    return re.sub(r"^\.version .*$", ".version 6.0", text.value.decode(), count=1, flags=re.MULTILINE)
+    return text.value.decode()
 
 
 def main() -> None:
     """Compile every `.cu` beside this file."""
-    wheels = Path(sys.argv[1]) / "nvidia"
-    nvrtc = ctypes.CDLL(str(next(wheels.glob("cuda_nvrtc/lib/libnvrtc.so.*"))))
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path, help="where the wheels were installed")
+    parser.add_argument("--architecture", default="compute_50")
+    parser.add_argument("--suffix", default="", help="added to the names of the PTX files")
+    parser.add_argument("--keep-version", action="store_true", help="leave the version of the header as it is")
+    arguments = parser.parse_args()
+    libraries = sorted(arguments.folder.rglob("libnvrtc-builtins.so*")) + sorted(arguments.folder.rglob("libnvrtc.so*"))
+    for library in libraries:
+        # The builtins first: NVRTC looks for them by name alone.
+        nvrtc = ctypes.CDLL(str(library), mode=ctypes.RTLD_GLOBAL)
+    include = next(arguments.folder.rglob("cuda_runtime.h")).parent
     for source in sorted(Path(__file__).parent.glob("*.cu")):
-        source.with_suffix(".ptx").write_text(compile_source(nvrtc, source.read_text(), wheels / "cuda_runtime/include"))
+        text = compile_source(nvrtc, source.read_text(), arguments.architecture, include)
+        if not arguments.keep_version:
+            text = re.sub(r"^\.version .*$", ".version 6.0", text, count=1, flags=re.MULTILINE)
+        source.with_name(f"{source.stem}{arguments.suffix}.ptx").write_text(text)
 
 
 if __name__ == "__main__":

@@ -56,7 +56,7 @@ macro_rules! floats {
         match $operator {
             "eq" => compare!(|a, b: $kind| a == b),
             // Ordered: false when either is NaN, unlike the operator of most languages.
-            "ne" => compare!(|a, b: $kind| a < b || a > b),
+            "ne" => compare!(|a, b: $kind| a != b && !a.is_nan() && !b.is_nan()),
             "lt" => compare!(|a, b: $kind| a < b),
             "le" => compare!(|a, b: $kind| a <= b),
             "gt" => compare!(|a, b: $kind| a > b),

@@ -1,6 +1,6 @@
 //! `cvt`: between integers, between floats, and across, in every rounding the toolchains emit.
 
-use super::float::saturate;
+use super::float::{canonical, saturate};
 use super::{Form, Lane, Lanes, Sources, WARP, form};
 use half::f16;
 
@@ -100,27 +100,26 @@ fn between_integers(to: &str, from: &str, saturating: bool) -> Option<Form> {
 /// Conversions to a wider float, which are exact but for the payload of NaN.
 fn widen(to: &str, from: &str) -> Option<Form> {
     Some(match (to, from) {
-        ("f32", "f16") => form!(|a: f16| -> f32 { if a.is_nan() { canonical_single() } else { a.to_f32() } }),
+        ("f32", "f16") => form!(|a: f16| -> u32 { canonical(a.to_f32()) }),
         ("f64", "f16") => form!(|a: f16| -> f64 { a.to_f64() }),
         ("f64", "f32") => form!(|a: f32| -> f64 { f64::from(a) }),
         _ => return None,
     })
 }
 
-fn canonical_single() -> f32 {
-    f32::from_bits(0x7fff_ffff)
+/// As [`canonical`], for half precision.
+#[inline(always)]
+fn canonical_half(value: f16) -> u16 {
+    let bits = value.to_bits();
+    if bits & 0x7fff > 0x7c00 { 0x7fff } else { bits }
 }
 
 /// Round to nearest even into a float.
 fn rounded(to: &str, from: &str) -> Option<Form> {
     Some(match (to, from) {
-        ("f16", "f32") => form!(|a: f32| -> f16 {
-            if a.is_nan() { f16::from_bits(0x7fff) } else { f16::from_f32(a) }
-        }),
-        ("f16", "f64") => form!(|a: f64| -> f16 {
-            if a.is_nan() { f16::from_bits(0x7fff) } else { f16::from_f64(a) }
-        }),
-        ("f32", "f64") => form!(|a: f64| -> f32 { if a.is_nan() { canonical_single() } else { a as f32 } }),
+        ("f16", "f32") => form!(|a: f32| -> u16 { canonical_half(f16::from_f32(a)) }),
+        ("f16", "f64") => form!(|a: f64| -> u16 { canonical_half(f16::from_f64(a)) }),
+        ("f32", "f64") => form!(|a: f64| -> u32 { canonical(a as f32) }),
         ("f32", "u8") => form!(|a: u8| -> f32 { f32::from(a) }),
         ("f32", "s8") => form!(|a: i8| -> f32 { f32::from(a) }),
         ("f32", "u16") => form!(|a: u16| -> f32 { f32::from(a) }),

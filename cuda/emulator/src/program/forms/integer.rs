@@ -150,16 +150,16 @@ fn special(mnemonic: &str) -> Option<Form> {
         "clz.b64" => form!(|a: u64| -> u32 { a.leading_zeros() }),
         "brev.b32" => form!(|a: u32| -> u32 { a.reverse_bits() }),
         "brev.b64" => form!(|a: u64| -> u64 { a.reverse_bits() }),
-        "bfe.u32" => form!(|a: u32, position: u32, length: u32| -> u32 {
-            extract(a.into(), false, 32, position, length) as u32
-        }),
-        "bfe.s32" => form!(|a: i32, position: u32, length: u32| -> i32 {
-            extract(a as u64, true, 32, position, length) as i32
-        }),
+        "bfe.u32" => {
+            form!(|a: u32, position: u32, length: u32| -> u32 { extract(a.into(), false, 32, position, length) as u32 })
+        }
+        "bfe.s32" => {
+            form!(|a: i32, position: u32, length: u32| -> i32 { extract(a as u64, true, 32, position, length) as i32 })
+        }
         "bfe.u64" => form!(|a: u64, position: u32, length: u32| -> u64 { extract(a, false, 64, position, length) }),
-        "bfe.s64" => form!(|a: i64, position: u32, length: u32| -> i64 {
-            extract(a as u64, true, 64, position, length) as i64
-        }),
+        "bfe.s64" => {
+            form!(|a: i64, position: u32, length: u32| -> i64 { extract(a as u64, true, 64, position, length) as i64 })
+        }
         "bfi.b32" => form!(|a: u32, b: u32, position: u32, length: u32| -> u32 {
             insert(a.into(), b.into(), position, length) as u32
         }),
@@ -167,8 +167,14 @@ fn special(mnemonic: &str) -> Option<Form> {
         "prmt.b32" => form!(|a: u32, b: u32, selector: u32| -> u32 { permute(a, b, selector) }),
         "lop3.b32" => form!(|a: u32, b: u32, c: u32, table: u32| -> u32 {
             let bit = |index: u32| if table >> index & 1 == 1 { u32::MAX } else { 0 };
-            (bit(0) & !a & !b & !c) | (bit(1) & !a & !b & c) | (bit(2) & !a & b & !c) | (bit(3) & !a & b & c)
-                | (bit(4) & a & !b & !c) | (bit(5) & a & !b & c) | (bit(6) & a & b & !c) | (bit(7) & a & b & c)
+            (bit(0) & !a & !b & !c)
+                | (bit(1) & !a & !b & c)
+                | (bit(2) & !a & b & !c)
+                | (bit(3) & !a & b & c)
+                | (bit(4) & a & !b & !c)
+                | (bit(5) & a & !b & c)
+                | (bit(6) & a & b & !c)
+                | (bit(7) & a & b & c)
         }),
         // The funnel is high:low = b:a; `l` answers the high word, `r` the low one.
         "shf.l.wrap.b32" => form!(|a: u32, b: u32, n: u32| -> u32 { ((join(a, b) << (n & 31)) >> 32) as u32 }),
