@@ -47,8 +47,8 @@ impl Context {
             .iter()
             .find(|(name, _)| *name == module)
             .ok_or_else(|| broken(format!("this build has no CUDA module {module}")))?;
-        let bytes =
-            parameter_bytes(text, kernel).ok_or_else(|| broken(format!("the module {module} has no kernel {kernel}")))?;
+        let bytes = parameter_bytes(text, kernel)
+            .ok_or_else(|| broken(format!("the module {module} has no kernel {kernel}")))?;
         let loaded = match table.modules.get(name) {
             Some(loaded) => *loaded,
             None => {
