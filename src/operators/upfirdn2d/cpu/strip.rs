@@ -155,6 +155,7 @@ impl Strip {
                 return;
             }
             let mut column = start;
+            // Never registers inside a closure: it would be compiled without the level's instructions.
             let scalar = |column: usize| place(column).write(source.add(column - start).read_unaligned().to_compute());
             if self.step <= 4 {
                 while column < end && column % self.step != 0 {
@@ -188,7 +189,10 @@ impl Strip {
     {
         // SAFETY: the promise of `split`: `P` registers are readable, and each split row has room for one.
         unsafe {
-            let mixed: [R; P] = std::array::from_fn(|p| <R as Access<S>>::load(source.add(p * R::LANES)));
+            let mut mixed = [<R as Access<S>>::load(source); P];
+            for (p, register) in mixed.iter_mut().enumerate().skip(1) {
+                *register = <R as Access<S>>::load(source.add(p * R::LANES));
+            }
             for (p, register) in R::deinterleave::<P>(mixed).into_iter().enumerate() {
                 <R as Access<<R as Register>::Number>>::store(register, target.add(p * self.pitch));
             }
@@ -351,7 +355,10 @@ impl Strip {
         unsafe {
             let places: [*mut R::Number; N] = std::array::from_fn(|n| places.add(self.taps[term + n] * PLACES));
             let sources: [*const R::Number; N] = std::array::from_fn(|n| row.add(self.offsets[term + n]));
-            let mut sums: [R; N] = std::array::from_fn(|n| R::load(places[n]));
+            let mut sums = [R::load(places[0]); N];
+            for (sum, place) in sums.iter_mut().zip(places).skip(1) {
+                *sum = R::load(place);
+            }
             let mut q = 0;
             while q + R::LANES <= count {
                 let output = R::load(outputs.add(q));
