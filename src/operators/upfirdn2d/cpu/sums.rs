@@ -135,7 +135,8 @@ where
 /// Runs the body with the sum that suits the number of terms.
 macro_rules! with_sum {
     ($sources:expr, $taps:expr, $sum:ident, $block:ident => $body:expr) => {
-        match $sources.len() {
+        // The portable registers are too few to keep terms in.
+        match if R::STREAMS { $sources.len() } else { 0 } {
             1 => with_sum!(@few 1, $sources, $taps, $sum, $block => $body),
             2 => with_sum!(@few 2, $sources, $taps, $sum, $block => $body),
             3 => with_sum!(@few 3, $sources, $taps, $sum, $block => $body),
