@@ -1,12 +1,18 @@
 //! The extension module `firelu._firelu`: the only place that knows Python and numpy.
 
 mod arrays;
+mod autograd;
+mod custom;
 mod definitions;
 mod errors;
+mod foreign;
+mod interop;
 mod run;
 mod schema;
 mod settings;
 mod tensor;
+mod torch;
+mod workspace;
 
 use pyo3::prelude::*;
 
@@ -19,5 +25,10 @@ fn _firelu(module: &Bound<'_, PyModule>) -> PyResult<()> {
     definitions::register(module)?;
     settings::register(module)?;
     tensor::register(module)?;
+    interop::register(module)?;
+    autograd::register(module)?;
+    workspace::register(module)?;
+    custom::register(module)?;
+    torch::register(module)?;
     Ok(())
 }
