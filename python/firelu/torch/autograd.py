@@ -21,9 +21,7 @@ if TYPE_CHECKING:
 _BELOW = _C._after_autograd_keyset
 #: The keys of a call on plain CPU tensors under no mode, transform or subclass: nothing stands between autograd
 #: and the kernel, which is then called straight away.
-_PLAIN = (
-    _C.DispatchKeySet(_C.DispatchKey.CPU) | _C.DispatchKeySet(_C.DispatchKey.AutogradCPU)
-).raw_repr()
+_PLAIN = (_C.DispatchKeySet(_C.DispatchKey.CPU) | _C.DispatchKeySet(_C.DispatchKey.AutogradCPU)).raw_repr()
 
 Shape = tuple[Sequence[Any], torch.dtype]
 
@@ -32,9 +30,7 @@ def kernel(bridged: Bridged) -> Callable[..., Any]:
     """Make the kernel of the key Autograd: records the call where an input asks for it."""
     signature, compute = bridged.signature, bridged.kernel
     places = [place for spec, place in zip(signature.inputs, signature.places, strict=True) if not spec.shape_only]
-    function = type(
-        f"{bridged.schema.name}", (_Recorded,), {"bridged": bridged, "__doc__": bridged.schema.doc}
-    )
+    function: Any = type(bridged.schema.name, (_Recorded,), {"bridged": bridged, "__doc__": bridged.schema.doc})
 
     def requires_grad(arguments: tuple[Any, ...]) -> bool:
         for place in places:
@@ -137,9 +133,7 @@ class _Recorded(_SingleLevelFunction):
 def _presence(bridged: Bridged, arguments: list[Any], tensors: Sequence[Any]) -> tuple[bool, ...]:
     """Tell which inputs a call has; one that lends its shape is there if its shape is."""
     present = [tensor is not None for tensor in tensors]
-    for index, (spec, place) in enumerate(
-        zip(bridged.signature.inputs, bridged.signature.places, strict=True)
-    ):
+    for index, (spec, place) in enumerate(zip(bridged.signature.inputs, bridged.signature.places, strict=True)):
         if spec.shape_only:
             present[index] = arguments[place] is not None
     return tuple(present)
@@ -149,9 +143,7 @@ def _lent(bridged: Bridged, arguments: list[Any]) -> dict[str, Shape]:
     """Give the inputs that are shapes already."""
     return {
         f"x{index}": (arguments[place], arguments[place + 1])
-        for index, (spec, place) in enumerate(
-            zip(bridged.signature.inputs, bridged.signature.places, strict=True)
-        )
+        for index, (spec, place) in enumerate(zip(bridged.signature.inputs, bridged.signature.places, strict=True))
         if spec.shape_only
     }
 
@@ -239,21 +231,17 @@ def _plan(request: Request, given: tuple[bool, ...]) -> Plan:
     from .bridge import bridged
 
     names = bridged(request.operator).signature.argument_names
-    definition = _firelu.create_operator(
-        request.operator,
-        [f"x{i}" if present else None for i, present in enumerate(request.inputs)],
-        [f"y{i}" for i in range(len(request.outputs))],
-        **{
-            name: list(value) if isinstance(value, tuple) else value
-            for name, value in zip(names, request.constants, strict=True)
-        },
-    )
+    constants: dict[str, Any] = {
+        name: list(value) if isinstance(value, tuple) else value
+        for name, value in zip(names, request.constants, strict=True)
+    }
+    inputs = [f"x{i}" if present else None for i, present in enumerate(request.inputs)]
+    outputs = [f"y{i}" for i in range(len(request.outputs))]
+    definition = _firelu.create_operator(request.operator, inputs, outputs, **constants)
     definitions, found = _firelu.get_gradient_defs(
         definition, [f"dy{i}" if there else None for i, there in enumerate(given)]
     )
-    gradients = tuple(
-        name if needed else None for name, needed in zip(found, request.needed, strict=True)
-    )
+    gradients = tuple(name if needed else None for name, needed in zip(found, request.needed, strict=True))
     live = {name for name in gradients if name is not None}
     made = {name for step in definitions for name in step.outputs if name}
     lent: set[str] = set()

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from ..functional import _pair, _paddings
+from ..functional import _paddings, _pair
 from .bridge import bridged
 
 _LEAKY_RELU = bridged("LeakyRelu").overload
