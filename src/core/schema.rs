@@ -21,6 +21,17 @@ pub enum InputDType {
     Any,
 }
 
+impl InputDType {
+    /// The name Python users know.
+    pub fn name(self) -> &'static str {
+        match self {
+            InputDType::Common => "common",
+            InputDType::CommonOrFloat32 => "common or float32",
+            InputDType::Any => "any",
+        }
+    }
+}
+
 /// One input of a schema.
 #[derive(Debug, Clone)]
 pub struct InputSpec {

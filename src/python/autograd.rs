@@ -9,7 +9,7 @@ use pyo3::types::{PyDict, PyTuple};
 
 use super::custom;
 use super::errors::{self, raise};
-use super::run::{HELD_BYTES, internal_error};
+use super::foreign::{HELD_BYTES, internal_error};
 use super::tensor::{PyTensor, tensor_from};
 use crate::core::args::{ArgValue, Args};
 use crate::core::dtype::DType;

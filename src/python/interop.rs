@@ -114,12 +114,19 @@ pub fn export<'py>(
         tensor = devices::copy(&tensor, device).map_err(raise)?;
         flags |= IS_COPIED;
     }
+    hand_over(py, tensor, flags, max_version.is_some_and(|(major, _)| major >= 1))
+}
+
+/// A capsule that owns a share of a tensor's memory, in the form of either protocol. The strides must be whole
+/// elements.
+pub fn hand_over(py: Python<'_>, tensor: Tensor, flags: u64, versioned: bool) -> PyResult<Bound<'_, PyAny>> {
+    let size = tensor.dtype().size() as isize;
     let export = Box::new(Export {
         shape: tensor.shape().iter().map(|&n| n as i64).collect(),
         strides: tensor.strides().iter().map(|&stride| (stride / size) as i64).collect(),
         _tensor: tensor.clone(),
     });
-    let (device_type, device_id) = dlpack_device(device);
+    let (device_type, device_id) = dlpack_device(tensor.device());
     let described = DLTensor {
         data: tensor.view().pointer.cast(),
         device_type,
@@ -133,7 +140,7 @@ pub fn export<'py>(
         byte_offset: 0,
     };
     let context = Box::into_raw(export).cast();
-    if max_version.is_some_and(|(major, _)| major >= 1) {
+    if versioned {
         let (major, minor) = VERSION;
         let managed =
             ManagedVersioned { major, minor, context, deleter: Some(delete_versioned), flags, tensor: described };

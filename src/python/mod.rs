@@ -5,11 +5,13 @@ mod autograd;
 mod custom;
 mod definitions;
 mod errors;
+mod foreign;
 mod interop;
 mod run;
 mod schema;
 mod settings;
 mod tensor;
+mod torch;
 mod workspace;
 
 use pyo3::prelude::*;
@@ -27,5 +29,6 @@ fn _firelu(module: &Bound<'_, PyModule>) -> PyResult<()> {
     autograd::register(module)?;
     workspace::register(module)?;
     custom::register(module)?;
+    torch::register(module)?;
     Ok(())
 }

@@ -1,6 +1,5 @@
 //! One call: borrow, check, allocate, release the interpreter, compute, hand out.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use pyo3::prelude::*;
@@ -8,17 +7,15 @@ use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyList, PyString, PyTuple};
 use smallvec::SmallVec;
 
 use super::errors::{self, raise};
+use super::foreign::{self, Setting};
 use super::tensor::PyTensor;
 use super::{arrays, autograd, settings};
 use crate::core::args::{ArgKind, ArgSpec, ArgValue, Args};
-use crate::core::device::{Device, Stream};
-use crate::core::operator::{Call, Operator};
+use crate::core::device::Device;
+use crate::core::operator::Operator;
 use crate::core::shape::Strides;
-use crate::core::tensor::{Parts, TensorType, TensorView, TensorViewMut};
+use crate::core::tensor::{Parts, TensorType};
 use crate::{devices, registry};
-
-/// Below so many bytes of output, releasing and taking the interpreter again costs more than the work.
-pub const HELD_BYTES: usize = 32 << 10;
 
 /// An operator, looked up once and called many times.
 #[pyclass(frozen, module = "firelu._firelu", name = "BoundOperator")]
@@ -222,7 +219,7 @@ pub fn run<'py>(
     let schema = &operator.schema;
     let (device, kinds) = schema.check(&parts, &given_parts, args).map_err(raise)?;
     drop(given_parts);
-    let kernel = operator.kernel(device).map_err(raise)?;
+    operator.kernel(device).map_err(raise)?;
 
     let as_tensors = device != Device::Cpu || held.iter().flatten().any(|held| held.is_tensor);
     let mut given = given.into_iter();
@@ -234,23 +231,12 @@ pub fn run<'py>(
         });
     }
 
-    // SAFETY: the objects in `held` and `results` stay alive to the end of this function and own
-    // the memory that their parts describe; `check` refused outputs that share memory among themselves
-    // or with an input, except in place.
-    let sources: SmallVec<[Option<TensorView<'_>>; 4]> =
-        parts.iter().map(|parts| parts.map(|parts| unsafe { TensorView::from_parts(parts.clone()) })).collect();
-    // SAFETY: as above.
-    let targets: SmallVec<[Option<TensorViewMut<'_>>; 2]> =
-        results.iter().map(|held| Some(unsafe { TensorViewMut::from_parts(held.parts.clone()) })).collect();
-    let call = Call { inputs: &sources, outputs: &targets, args, stream: Stream::default() };
-    let bytes: usize = kinds.iter().map(TensorType::bytes).sum();
-    let compute = || catch_unwind(AssertUnwindSafe(|| kernel(&call)));
-    let outcome = if bytes <= HELD_BYTES { compute() } else { py.detach(compute) };
-    match outcome {
-        Ok(result) => result.map_err(raise)?,
-        Err(panic) => return Err(internal_error(py, &schema.name, panic.as_ref())),
-    }
-    drop((sources, targets));
+    let targets: SmallVec<[Option<&Parts>; 2]> = results.iter().map(|held| Some(&held.parts)).collect();
+    // SAFETY: the objects in `held` and `results` stay alive to the end of this function and own the
+    // memory that their parts describe; `check` refused outputs that share memory among themselves or
+    // with an input, except in place.
+    unsafe { foreign::compute(py, operator, device, &parts, &targets, args, Setting::default())? };
+    drop(targets);
 
     if results.len() == 1 {
         return Ok(results.pop().expect("one result").owner);
@@ -272,14 +258,6 @@ fn allocate<'py>(
     }
     let array = arrays::new_array(py, kind, strides)?;
     Ok(Held { parts: arrays::parts_of(&array, kind.dtype), owner: array.into_any(), is_tensor: false })
-}
-
-/// A defect of firelu's own, as an ordinary exception: no panic reaches Python.
-#[cold]
-pub fn internal_error(py: Python<'_>, operator: &str, panic: &(dyn std::any::Any + Send)) -> PyErr {
-    let text = panic.downcast_ref::<String>().map(String::as_str).or(panic.downcast_ref::<&str>().copied());
-    let message = format!("{operator}: internal error, please report it: {}", text.unwrap_or("unknown"));
-    errors::new(py, "FireluError", message)
 }
 
 /// Whether the user asked to stop. The exception stays pending in this thread for [`raise`].

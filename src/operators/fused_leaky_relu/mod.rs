@@ -5,6 +5,8 @@
 //! which y has where `alpha ≥ 0` and `scale > 0`; with other arguments x + b is computed once more.
 
 mod cpu;
+#[cfg(feature = "cuda")]
+mod cuda;
 pub mod formula;
 
 use smallvec::smallvec;
@@ -101,8 +103,8 @@ pub fn fused_leaky_relu() -> Operator {
         "3 flops an element (compare, two products), one more with a bias; X and B are read once and Y written once",
     );
     let cost = cost(&schema, [0, 1]);
-    Operator::new(schema.cost_inference_function(cost), cpu::forward)
-        .with_gradient(Gradient::defined(GetFusedLeakyReluGradient))
+    let operator = Operator::new(schema.cost_inference_function(cost), cpu::forward);
+    with_cuda!(operator, cuda::forward).with_gradient(Gradient::defined(GetFusedLeakyReluGradient))
 }
 
 /// The operator `FusedLeakyReluGradient`.
@@ -126,8 +128,8 @@ pub fn fused_leaky_relu_gradient() -> Operator {
          B are read once, dX and dB written once",
     );
     let cost = cost(&schema, [1, 2]);
-    Operator::new(schema.cost_inference_function(cost), cpu::gradient)
-        .with_gradient(Gradient::defined(get_fused_leaky_relu_gradient_gradient))
+    let operator = Operator::new(schema.cost_inference_function(cost), cpu::gradient);
+    with_cuda!(operator, cuda::gradient).with_gradient(Gradient::defined(get_fused_leaky_relu_gradient_gradient))
 }
 
 fn infer_gradient(signature: &Signature<'_>) -> Result<OutputTypes> {

@@ -4,6 +4,8 @@
 //! `alpha ≥ 0`; with a negative slope it is taken from x itself.
 
 mod cpu;
+#[cfg(feature = "cuda")]
+mod cuda;
 pub mod formula;
 
 use crate::core::args::{ArgSpec, ArgValue, Args};
@@ -46,8 +48,8 @@ pub fn leaky_relu() -> Operator {
         .inherit_onnx_schema("LeakyRelu")
         .cost_formula(COST);
     let cost = two_flops_an_element(&schema);
-    Operator::new(schema.cost_inference_function(cost), cpu::forward)
-        .with_gradient(Gradient::defined(GetLeakyReluGradient))
+    let operator = Operator::new(schema.cost_inference_function(cost), cpu::forward);
+    with_cuda!(operator, cuda::forward).with_gradient(Gradient::defined(GetLeakyReluGradient))
 }
 
 /// The operator `LeakyReluGradient`.
@@ -62,8 +64,8 @@ pub fn leaky_relu_gradient() -> Operator {
         .identical_type_and_shape()
         .cost_formula(COST);
     let cost = two_flops_an_element(&schema);
-    Operator::new(schema.cost_inference_function(cost), cpu::gradient)
-        .with_gradient(Gradient::defined(get_leaky_relu_gradient_gradient))
+    let operator = Operator::new(schema.cost_inference_function(cost), cpu::gradient);
+    with_cuda!(operator, cuda::gradient).with_gradient(Gradient::defined(get_leaky_relu_gradient_gradient))
 }
 
 /// Makes `LeakyReluGradient` definitions of `LeakyRelu` definitions.

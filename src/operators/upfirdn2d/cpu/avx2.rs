@@ -11,6 +11,7 @@ use super::scratch::Scratch;
 use super::sums::{self, Stores, Sums};
 use super::tile::{Tile, Worker};
 use crate::core::dtype::{BFloat16, Element, Float16};
+use crate::devices::cpu::simd;
 use crate::devices::cpu::simd::avx2::{self, Avx2Element, F32x8, F64x4};
 
 impl Register for F32x8 {
@@ -143,7 +144,7 @@ impl Register for F32x8 {
     }
     #[inline(always)]
     fn fence() {
-        crate::devices::cpu::simd::fence();
+        simd::fence();
     }
 }
 
@@ -257,7 +258,7 @@ impl Register for F64x4 {
     }
     #[inline(always)]
     fn fence() {
-        crate::devices::cpu::simd::fence();
+        simd::fence();
     }
 }
 
