@@ -107,7 +107,9 @@ fn both(name: &str, inputs: &[Option<[Tensor; 2]>], args: &[(&str, ArgValue)]) -
     assert_eq!(host.len(), device.len());
     let compare = |(host, device): (&Tensor, &Tensor)| {
         assert_eq!((host.kind(), device.device()), (device.kind(), GPU));
-        let strides = |tensor: &Tensor| tensor.shape().iter().zip(tensor.strides()).filter(|(n, _)| **n > 1).map(|(_, s)| *s).collect::<Vec<_>>();
+        let strides = |tensor: &Tensor| {
+            tensor.shape().iter().zip(tensor.strides()).filter(|(n, _)| **n > 1).map(|(_, s)| *s).collect::<Vec<_>>()
+        };
         assert_eq!(strides(host), strides(device), "{name} keeps the layout");
         (host.dtype(), host.to_f64_vec().unwrap(), copy(device, Device::Cpu).unwrap().to_f64_vec().unwrap())
     };
@@ -138,7 +140,10 @@ fn assert_near(what: &str, (dtype, host, device): &(DType, Vec<f64>, Vec<f64>), 
     };
     for (index, (a, b)) in host.iter().zip(device).enumerate() {
         let bound = 2.0 * (terms + 4.0) * unit * terms * size + last * a.abs().max(b.abs()) + 1e-300;
-        assert!((a - b).abs() <= bound, "{what}: element {index}: {a:e} on the CPU, {b:e} on the device, bound {bound:e}");
+        assert!(
+            (a - b).abs() <= bound,
+            "{what}: element {index}: {a:e} on the CPU, {b:e} on the device, bound {bound:e}"
+        );
     }
 }
 
@@ -238,7 +243,8 @@ fn fused_leaky_relu_is_the_same_bits() {
                 }
                 for kind in kinds {
                     let what = format!("{dtype} {shape:?} {lay:?} {axis} {kind:?}");
-                    let bias = kind.map(|kind| pair(&[channels], if lay == Lay::Sliced { lay } else { Lay::RowMajor }, kind, 3));
+                    let bias = kind
+                        .map(|kind| pair(&[channels], if lay == Lay::Sliced { lay } else { Lay::RowMajor }, kind, 3));
                     let args = [("axis", ArgValue::Int(axis)), ("alpha", float(0.2)), ("scale", float(1.4))];
                     assert_bits(&what, &both("FusedLeakyRelu", &[Some(x.clone()), bias.clone()], &args)[0]);
 
@@ -251,7 +257,13 @@ fn fused_leaky_relu_is_the_same_bits() {
                         let results = both("FusedLeakyReluGradient", &[Some(x.clone()), dy, bias.clone()], &args);
                         assert_bits(&what, &results[0]);
                         // Threads add up to 32 numbers in the compute type, then float64; the CPU up to 1024 in lanes.
-                        assert_near(&what, &results[1], dtype.compute(), terms.min(1100.0), terms.max(1.0) * 6.0 / terms.clamp(1.0, 1100.0));
+                        assert_near(
+                            &what,
+                            &results[1],
+                            dtype.compute(),
+                            terms.min(1100.0),
+                            terms.max(1.0) * 6.0 / terms.clamp(1.0, 1100.0),
+                        );
                     }
                 }
             }
@@ -301,11 +313,20 @@ fn sums_and_broadcasts_agree() {
                         let elements = shape.iter().product::<usize>() as f64;
                         // The device adds in float64 throughout; the CPU up to 1024 numbers in lanes of the compute type.
                         let result = &both("ReduceSum", &[Some(x.clone())], &args)[0];
-                        assert_near(&what, result, dtype.compute(), elements.min(1100.0), 2.0 * (elements / 1100.0).max(1.0));
+                        assert_near(
+                            &what,
+                            result,
+                            dtype.compute(),
+                            elements.min(1100.0),
+                            2.0 * (elements / 1100.0).max(1.0),
+                        );
                     }
                 }
                 let like = pair(&[&[4], shape].concat(), Lay::RowMajor, DType::Float32, 1);
-                assert_bits("BroadcastLike", &both("BroadcastLike", &[Some(x), Some(like)], &[("scale", float(0.5))])[0]);
+                assert_bits(
+                    "BroadcastLike",
+                    &both("BroadcastLike", &[Some(x), Some(like)], &[("scale", float(0.5))])[0],
+                );
             }
         }
     }
@@ -332,7 +353,9 @@ struct Case {
 
 fn check_upfirdn2d(case: &Case, dtype: DType, lay: Lay, separable: bool, flip: bool) {
     let &Case { shape, taps: (rows, columns), up, down, pad } = case;
-    let what = format!("{dtype} {lay:?} {shape:?} taps {rows}x{columns} up {up:?} down {down:?} pad {pad:?} {separable} {flip}");
+    let what = format!(
+        "{dtype} {lay:?} {shape:?} taps {rows}x{columns} up {up:?} down {down:?} pad {pad:?} {separable} {flip}"
+    );
     let (x, k) = (pair(shape, lay, dtype, 1), taps(rows, columns, separable, DType::Float32));
     let args = [
         ("up_x", ArgValue::Int(up.0)),
@@ -361,14 +384,23 @@ fn check_upfirdn2d(case: &Case, dtype: DType, lay: Lay, separable: bool, flip: b
 #[test]
 fn the_usual_filters_agree() {
     let _cuda = Cuda::take();
-    let shapes: [&[usize]; 7] = [&[2, 3, 4, 4], &[1, 5, 8, 8], &[2, 2, 17, 19], &[1, 1, 33, 130], &[3, 64, 9], &[5, 5], &[2, 8, 6, 20]];
+    let shapes: [&[usize]; 7] =
+        [&[2, 3, 4, 4], &[1, 5, 8, 8], &[2, 2, 17, 19], &[1, 1, 33, 130], &[3, 64, 9], &[5, 5], &[2, 8, 6, 20]];
     for shape in shapes {
-        for (up, down, pad) in [(1, 1, (2, 1)), (1, 1, (1, 1)), (2, 1, (2, 1)), (2, 1, (1, 2)), (1, 2, (1, 1)), (1, 2, (2, 1))] {
+        for (up, down, pad) in
+            [(1, 1, (2, 1)), (1, 1, (1, 1)), (2, 1, (2, 1)), (2, 1, (1, 2)), (1, 2, (1, 1)), (1, 2, (2, 1))]
+        {
             for dtype in DType::ALL {
                 for lay in LAYS {
                     // Each combination of the rest appears with some layout and type.
                     let turn = (dtype as usize + lay as usize) % 4;
-                    let case = Case { shape, taps: (4, 4), up: (up, up), down: (down, down), pad: (pad.0, pad.1, pad.1, pad.0) };
+                    let case = Case {
+                        shape,
+                        taps: (4, 4),
+                        up: (up, up),
+                        down: (down, down),
+                        pad: (pad.0, pad.1, pad.1, pad.0),
+                    };
                     check_upfirdn2d(&case, dtype, lay, turn % 2 == 0, turn / 2 == 0);
                 }
             }

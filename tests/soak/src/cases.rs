@@ -120,7 +120,10 @@ fn values(choices: &mut Choices<'_>, memory: &mut Memory) -> Result<Outcome, Str
             Ok(Some(bits)) => bits,
             Ok(None) => return Ok(Outcome::Refused(request.operator)),
             Err(wrong) => {
-                return Err(format!("{wrong}\n  level {level}, {threads} threads, {targets:?}, {}", describe(&request)));
+                return Err(format!(
+                    "{wrong}\n  level {level}, {threads} threads, {targets:?}, {}",
+                    describe(&request)
+                ));
             }
         };
         let differs = first.as_ref().is_some_and(|first| !same_numbers(first, &bits, &expected));
@@ -206,11 +209,9 @@ fn one_level(
     threads: usize,
 ) -> Result<Option<Vec<Vec<u64>>>, String> {
     let read = |placed: &Placed| (0..placed.offsets.len()).map(|i| placed.read_bits(i)).collect::<Vec<u64>>();
-    let before: Vec<Option<Vec<u8>>> =
-        inputs.iter().map(|input| input.as_ref().map(Placed::snapshot)).collect();
+    let before: Vec<Option<Vec<u8>>> = inputs.iter().map(|input| input.as_ref().map(Placed::snapshot)).collect();
     let unwritten = if matches!(targets, Targets::Shifted(_)) { &outputs[1..] } else { outputs };
-    let outside: Vec<(Vec<u8>, Vec<u64>)> =
-        unwritten.iter().map(|output| (output.snapshot(), read(output))).collect();
+    let outside: Vec<(Vec<u8>, Vec<u64>)> = unwritten.iter().map(|output| (output.snapshot(), read(output))).collect();
     let named = request.args.iter().map(|(name, value)| (*name, value.clone()));
     let result = call(request.operator, named, inputs, outputs, threads);
     let must_refuse = match targets {

@@ -92,8 +92,7 @@ pub fn fused_leaky_relu(request: &Request) -> Outputs {
 
 pub fn fused_leaky_relu_gradient(request: &Request) -> Outputs {
     let fused = Fused::read(request)?;
-    let (y, dy, bias, like) =
-        (request.input(0).ok_or(Refused)?, request.input(1), request.input(2), request.input(3));
+    let (y, dy, bias, like) = (request.input(0).ok_or(Refused)?, request.input(1), request.input(2), request.input(3));
     if dy.is_some_and(|dy| dy.shape != y.shape) || (dy.is_none() && bias.is_none()) {
         return Err(Refused);
     }
