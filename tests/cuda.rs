@@ -6,7 +6,7 @@ mod common;
 
 use common::Cuda;
 use firelu::core::dtype::Compute;
-use firelu::devices::cuda::memory::copy;
+use firelu::devices::copy;
 use firelu::{ArgValue, DType, Device, Element, Shape, Strides, Tensor, TensorType, registry, with_element};
 
 const GPU: Device = Device::Cuda(0);
