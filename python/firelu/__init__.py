@@ -62,6 +62,7 @@ from .functional import (
     upfirdn2d_kernel_gradient,
 )
 from .kernels import downsample2d, filter2d, make_kernel, upsample2d
+from .selftest import cuda_selftest
 
 __all__ = [
     "Argument",
@@ -84,6 +85,7 @@ __all__ = [
     "add_gradient_operators",
     "cpu_levels",
     "create_operator",
+    "cuda_selftest",
     "cuda_status",
     "downsample2d",
     "empty_cache",
