@@ -7,6 +7,9 @@ SOURCES := $(shell find src cuda/ptx cuda/include -type f 2>/dev/null) Cargo.tom
 .DEFAULT_GOAL := help
 .PHONY: help all demo test test-full test-rust test-python bench docs lint format wheel clean
 
+include cuda/cuda.mk
+include cuda/emulator/emulator.mk
+
 help: ## List the commands.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 

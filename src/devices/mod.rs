@@ -36,6 +36,9 @@ pub fn copy(tensor: &Tensor, device: Device) -> Result<Tensor> {
             drop(target);
             Ok(copied)
         }
+        #[cfg(feature = "cuda")]
+        _ => cuda::memory::copy(tensor, device),
+        #[cfg(not(feature = "cuda"))]
         (Device::Cpu, other) | (other, _) => {
             Err(Error::Device { device: other.to_string(), reason: "this build of firelu has no CUDA device".into() })
         }

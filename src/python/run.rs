@@ -31,7 +31,7 @@ impl BoundOperator {
 
     /// Run on `inputs` (`None` where omitted), with arguments in the schema's order.
     #[pyo3(signature = (inputs, args, out=None))]
-    fn __call__<'py>(
+    fn run<'py>(
         &self,
         inputs: &Bound<'py, PyTuple>,
         args: &Bound<'py, PyTuple>,

@@ -70,7 +70,11 @@ pub fn context_of(device: Device) -> Result<&'static Context> {
 impl Context {
     /// Runs driver calls with this context current, and gives the thread back the one it had: other libraries take the
     /// current context for their current device.
-    pub fn with<R>(&self, doing: &str, calls: impl FnOnce() -> std::result::Result<R, cudarc::driver::DriverError>) -> Result<R> {
+    pub fn with<R>(
+        &self,
+        doing: &str,
+        calls: impl FnOnce() -> std::result::Result<R, cudarc::driver::DriverError>,
+    ) -> Result<R> {
         let failed = |error| driver_error(self.ordinal, doing, error);
         let before = result::ctx::get_current().map_err(failed)?;
         let other = before != Some(self.raw);
@@ -100,7 +104,8 @@ impl Context {
     /// Name, capability and memory.
     pub fn describe(&self) -> Result<Description> {
         use sys::CUdevice_attribute_enum::{
-            CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR as MAJOR, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR as MINOR,
+            CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR as MAJOR,
+            CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR as MINOR,
         };
         self.with("asking the device", || {
             // SAFETY: the device handle is valid for the life of the process.

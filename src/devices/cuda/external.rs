@@ -53,7 +53,11 @@ pub unsafe fn tensor(
         return refuse("data", format!("the address {address:#x}"), "one that is a multiple of the element size");
     }
     if strides.len() != kind.shape.len() || strides.iter().any(|stride| stride % size as isize != 0) {
-        return refuse("strides", format!("{strides:?} bytes for {kind}"), "one multiple of the element size a dimension");
+        return refuse(
+            "strides",
+            format!("{strides:?} bytes for {kind}"),
+            "one multiple of the element size a dimension",
+        );
     }
     let Some((low, high)) = extent(&kind.shape, &strides, size) else {
         return refuse("strides", format!("{strides:?}"), "elements within the address space");

@@ -35,8 +35,8 @@ pub fn merge<const N: usize>(shape: &[usize], operands: [(&[isize], usize); N]) 
     for d in order {
         let size = shape[d] as i64;
         let step = |k: usize| operands[k].0[d] as i64 / operands[k].1 as i64;
-        let joins = !merged.sizes.is_empty()
-            && (0..N).all(|k| merged.strides[k].last().copied() == step(k).checked_mul(size));
+        let joins =
+            !merged.sizes.is_empty() && (0..N).all(|k| merged.strides[k].last().copied() == step(k).checked_mul(size));
         match merged.sizes.last_mut() {
             Some(last) if joins => *last *= size,
             _ => merged.sizes.push(size),

@@ -9,9 +9,9 @@ use crate::core::device::{Device, Stream};
 use crate::core::error::{Error, Result};
 use crate::core::shape::{Strides, may_self_overlap};
 use crate::core::tensor::{Storage, Tensor, TensorType};
-use crate::devices::cpu;
 use crate::devices::cuda::context::{Context, context, handle};
 use crate::devices::cuda::map;
+use crate::devices::{self, cpu};
 
 /// Memory that this crate allocated; freed when dropped, in the order of its stream.
 pub struct Memory {
@@ -92,20 +92,21 @@ fn is_dense(kind: &TensorType, strides: &[isize]) -> bool {
         && reach as usize + kind.dtype.size() == kind.bytes()
 }
 
-/// A copy in another place. Dense tensors keep their memory order; others come out row-major.
+/// A copy from or to a device's memory. Dense tensors keep their memory order; others come out row-major.
 pub fn copy(tensor: &Tensor, device: Device) -> Result<Tensor> {
     let kind = tensor.kind().clone();
-    let row_major = kind.shape.row_major_strides(kind.dtype);
-    let dense = kind.shape.contains(&0) || is_dense(&kind, tensor.strides());
-    let strides = if dense && !kind.shape.contains(&0) { tensor.strides().clone() } else { row_major };
+    let dense = is_dense(&kind, tensor.strides());
+    let strides = if dense { tensor.strides().clone() } else { kind.shape.row_major_strides(kind.dtype) };
     match (tensor.device(), device) {
-        (Device::Cpu, Device::Cpu) => gather(tensor, kind, strides, dense),
+        (Device::Cpu, Device::Cpu) => devices::copy(tensor, device),
         (Device::Cpu, Device::Cuda(ordinal)) => {
-            let gathered = if dense { tensor.clone() } else { gather(tensor, kind.clone(), strides.clone(), false)? };
-            upload(&gathered, allocate(ordinal, kind, strides)?, ordinal)
+            // Memory of the other device is asked for first: where there is none, its reason is the answer.
+            let target = allocate(ordinal, kind.clone(), strides.clone())?;
+            let gathered = if dense { tensor.clone() } else { gather(tensor, strides)? };
+            upload(&gathered, target, ordinal)
         }
         (Device::Cuda(ordinal), Device::Cpu) => {
-            let gathered = if dense { tensor.clone() } else { on_device(tensor, strides.clone(), ordinal)? };
+            let gathered = if dense { tensor.clone() } else { on_device(tensor, strides, ordinal)? };
             download(&gathered, ordinal)
         }
         (Device::Cuda(from), Device::Cuda(to)) if from == to => on_device(tensor, strides, from),
@@ -113,21 +114,12 @@ pub fn copy(tensor: &Tensor, device: Device) -> Result<Tensor> {
     }
 }
 
-fn gather(tensor: &Tensor, kind: TensorType, strides: Strides, dense: bool) -> Result<Tensor> {
-    let copied = cpu::memory::allocate(kind.clone(), strides)?;
-    let target = copied.view().pointer;
-    if dense {
-        // SAFETY: both are dense with the same strides, so their elements fill `bytes()` bytes from the first; the
-        // target was just allocated.
-        unsafe { std::ptr::copy_nonoverlapping(tensor.view().pointer.cast_const(), target, kind.bytes()) };
-        return Ok(copied);
-    }
-    crate::with_element!(kind.dtype, T => {
-        let values = tensor.to_vec::<T>()?;
-        // SAFETY: the target is row-major and holds as many elements as the source.
-        unsafe { std::ptr::copy_nonoverlapping(values.as_ptr(), target.cast::<T>(), values.len()) };
-    });
-    Ok(copied)
+fn gather(tensor: &Tensor, strides: Strides) -> Result<Tensor> {
+    let mut gathered = cpu::memory::allocate(tensor.kind().clone(), strides)?;
+    let target = gathered.view_mut().expect("new memory has one owner");
+    cpu::assign::assign(&target, &tensor.view())?;
+    drop(target);
+    Ok(gathered)
 }
 
 /// Host to device, waited for: the host's memory may be freed as soon as this returns.

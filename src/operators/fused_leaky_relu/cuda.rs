@@ -278,7 +278,8 @@ impl<'a> Job<'a> {
         let gradient = self.gradient.unwrap_or(self.input);
         let pick = |strides: &[isize]| axes.iter().map(|&d| strides[d]).collect::<Vec<isize>>();
         let shape: Vec<usize> = axes.iter().map(|&d| self.input.shape()[d]).collect();
-        let (input_steps, gradient_steps, size) = (pick(&self.input.strides), pick(&gradient.strides), self.dtype().size());
+        let (input_steps, gradient_steps, size) =
+            (pick(&self.input.strides), pick(&gradient.strides), self.dtype().size());
         let merged = merge(&shape, [(input_steps.as_slice(), size), (gradient_steps.as_slice(), size)]);
         let pieces = merged.pieces();
         if pieces.len() > 1 {

@@ -77,9 +77,14 @@ fn launch_reduction(
     let Some((kept_layout, _)) = kept_pieces.first() else { return Ok(()) };
     let outputs = kept.count();
     let length = reduced.count();
-    let width = kept.index_width().max(reduced.index_width()).max(if outputs.saturating_mul(length) < 1 << 30 { 32 } else { 64 });
+    let width = kept.index_width().max(reduced.index_width()).max(if outputs.saturating_mul(length) < 1 << 30 {
+        32
+    } else {
+        64
+    });
     let chunks = (length as u64).div_ceil(CHUNK) as i64;
-    let by_thread = length <= THREAD_ELEMENTS || outputs >= MANY_OUTPUTS || outputs.saturating_mul(chunks) > MAX_BLOCKS as i64;
+    let by_thread =
+        length <= THREAD_ELEMENTS || outputs >= MANY_OUTPUTS || outputs.saturating_mul(chunks) > MAX_BLOCKS as i64;
     let mut parameters = ReduceSumParameters {
         output: address(output),
         input: address(x),

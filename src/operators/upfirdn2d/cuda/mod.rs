@@ -199,7 +199,8 @@ pub fn kernel_gradient(call: &Call<'_>) -> Result<()> {
         })
         .collect();
     let total: i64 = problems.iter().map(|(_, parameters)| parameters.blocks).sum();
-    let partials = Memory::new(context, taps.saturating_mul(total as usize).saturating_mul(size_of::<f64>()), call.stream)?;
+    let partials =
+        Memory::new(context, taps.saturating_mul(total as usize).saturating_mul(size_of::<f64>()), call.stream)?;
     let mut done = 0;
     for (form, mut parameters) in problems {
         // Every tap's sums lie together; this piece's begin after those of the pieces before.

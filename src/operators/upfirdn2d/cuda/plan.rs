@@ -42,7 +42,10 @@ fn log2(value: i64) -> i32 {
 /// Whether all coordinates and the offsets within a plane can be computed in 32 bits.
 fn is_narrow(p: &UpFirDn2dParameters) -> bool {
     let reach = |strides: &[i64; 4], width: i64, height: i64| {
-        strides[2].saturating_abs().saturating_mul(height).saturating_add(strides[3].saturating_abs().saturating_mul(width))
+        strides[2]
+            .saturating_abs()
+            .saturating_mul(height)
+            .saturating_add(strides[3].saturating_abs().saturating_mul(width))
     };
     let fits = |size: i64, factor: i32| size.saturating_mul(i64::from(factor)) < NARROW;
     reach(&p.input_strides, p.input_width, p.input_height) < NARROW
@@ -77,7 +80,13 @@ fn with_tiles(mut p: UpFirDn2dParameters, width: i64, height: i64) -> UpFirDn2dP
     p
 }
 
-fn with_window(mut p: UpFirDn2dParameters, width: i64, height: i64, pitch: i64, plane_pitch: i64) -> UpFirDn2dParameters {
+fn with_window(
+    mut p: UpFirDn2dParameters,
+    width: i64,
+    height: i64,
+    pitch: i64,
+    plane_pitch: i64,
+) -> UpFirDn2dParameters {
     (p.window_width, p.window_height) = (width as i32, height as i32);
     (p.pitch, p.plane_pitch) = (pitch as i32, plane_pitch as i32);
     (p.width_magic, p.height_magic) = (magic(width), magic(height));
@@ -132,7 +141,9 @@ fn tiled(dtype: DType, p: UpFirDn2dParameters) -> Option<(Form, UpFirDn2dParamet
     let vector = width * dtype.size() as i64;
     let strides = [p.output_strides[0], p.output_strides[1], p.output_strides[2]];
     planned.aligned_output = i32::from(
-        p.output % vector as u64 == 0 && p.output_width % width == 0 && strides.iter().all(|stride| stride % width == 0),
+        p.output % vector as u64 == 0
+            && p.output_width % width == 0
+            && strides.iter().all(|stride| stride % width == 0),
     );
     let outputs = i64::from(THREADS) * width * height;
     let shared = plane_pitch * depth.max(1) * compute;
@@ -150,13 +161,16 @@ fn tiled(dtype: DType, p: UpFirDn2dParameters) -> Option<(Form, UpFirDn2dParamet
 fn channels_last(dtype: DType, p: UpFirDn2dParameters) -> Option<(Form, UpFirDn2dParameters)> {
     let lanes = 16 / dtype.size() as i64;
     let whole = |strides: &[i64; 4]| strides[1] == 1 && [0, 2, 3].iter().all(|&d| strides[d] % lanes == 0);
-    if p.channels % lanes != 0 || !whole(&p.input_strides) || !whole(&p.output_strides) || (p.input | p.output) % 16 != 0 {
+    if p.channels % lanes != 0
+        || !whole(&p.input_strides)
+        || !whole(&p.output_strides)
+        || (p.input | p.output) % 16 != 0
+    {
         return None;
     }
     let groups = ((p.channels * dtype.size() as i64) as u64).div_ceil(PIXEL_BYTES as u64) as i64;
     [(16, 16), (16, 8), (8, 8), (8, 4), (4, 4)].into_iter().find_map(|(width, height)| {
-        let (columns, rows) =
-            (window(width, p.up_x, p.down_x, p.taps_x), window(height, p.up_y, p.down_y, p.taps_y));
+        let (columns, rows) = (window(width, p.up_x, p.down_x, p.taps_x), window(height, p.up_y, p.down_y, p.taps_y));
         let shared = columns * rows * PIXEL_BYTES as i64;
         if shared > SHARED_BYTES {
             return None;
@@ -173,8 +187,7 @@ fn general(dtype: DType, p: UpFirDn2dParameters) -> Option<(Form, UpFirDn2dParam
     let compute = dtype.compute().size() as i64;
     let (taps_x, taps_y) = (i64::from(p.taps_x), i64::from(p.taps_y));
     [(64, 16), (32, 16), (32, 8), (16, 8), (8, 8), (8, 4), (4, 4)].into_iter().find_map(|(width, height)| {
-        let (columns, rows) =
-            (window(width, p.up_x, p.down_x, p.taps_x), window(height, p.up_y, p.down_y, p.taps_y));
+        let (columns, rows) = (window(width, p.up_x, p.down_x, p.taps_x), window(height, p.up_y, p.down_y, p.taps_y));
         let elements = taps_x + taps_y + taps_x * taps_y + columns * rows + rows * width;
         if elements * compute > SHARED_BYTES || columns * rows * columns.max(rows) >= 1 << 32 {
             return None;
@@ -217,8 +230,7 @@ pub fn kernel_gradient(dtype: DType, mut p: KernelGradientParameters) -> (Form, 
     let compute = dtype.compute().size() as i64;
     let tiles = [(64, 16), (32, 16), (32, 8), (32, 4), (16, 4), (8, 4), (4, 4), (2, 2), (1, 1)];
     let fitting = tiles.into_iter().filter(|_| is_narrow(&as_filter)).find_map(|(width, height)| {
-        let (columns, rows) =
-            (window(width, p.up_x, p.down_x, p.taps_x), window(height, p.up_y, p.down_y, p.taps_y));
+        let (columns, rows) = (window(width, p.up_x, p.down_x, p.taps_x), window(height, p.up_y, p.down_y, p.taps_y));
         let shared = (width * height + columns * rows) * compute;
         let tiled = with_tiles(as_filter, width, height);
         let blocks = grid(&tiled, p.planes)?;
