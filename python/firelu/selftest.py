@@ -57,7 +57,8 @@ def _dtype(name: str) -> np.dtype[Any] | None:
         import ml_dtypes
     except ModuleNotFoundError:
         return None
-    return np.dtype(ml_dtypes.bfloat16)
+    bfloat16: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
+    return bfloat16
 
 
 def _check(name: str, case: Case, dtype: np.dtype[Any], device: str) -> None:
@@ -65,7 +66,9 @@ def _check(name: str, case: Case, dtype: np.dtype[Any], device: str) -> None:
     rng = np.random.default_rng(len(shapes))
     arrays = [None if shape is None else rng.standard_normal(shape).astype(dtype) for shape in shapes]
     expected = run_operator(name, *arrays, **arguments)
-    found = run_operator(name, *(None if array is None else Tensor(array, device=device) for array in arrays), **arguments)
+    found = run_operator(
+        name, *(None if array is None else Tensor(array, device=device) for array in arrays), **arguments
+    )
     expected, found = (each if isinstance(each, tuple) else (each,) for each in (expected, found))
     for place, (ours, theirs) in enumerate(zip(expected, found, strict=True)):
         ours, theirs = ours.astype(np.float64), theirs.to("cpu").numpy().astype(np.float64)
