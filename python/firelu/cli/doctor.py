@@ -58,7 +58,7 @@ def examine(*, cuda_selftest: bool = False) -> dict[str, Any]:
     """
     problems: list[str] = []
     cuda = _cuda(problems, selftest=cuda_selftest)
-    report = {
+    report: dict[str, Any] = {
         "versions": _versions(),
         "cpu": _cpu(),
         "cuda": cuda,

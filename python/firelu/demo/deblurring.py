@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import firelu
 import matplotlib.pyplot as plt
@@ -29,7 +30,7 @@ class _Loss:
 
     def __init__(self, target: Array) -> None:
         half = _TAPS // 2
-        padding = dict.fromkeys(("pad_x0", "pad_x1", "pad_y0", "pad_y1"), half)
+        padding: dict[str, Any] = dict.fromkeys(("pad_x0", "pad_x1", "pad_y0", "pad_y1"), half)
         self.forward = [
             firelu.create_operator("UpFirDn2d", ["X", "K"], ["Y"], **padding),
             firelu.create_operator("Sub", ["Y", "T"], ["E"]),
@@ -65,7 +66,8 @@ def _descend(
         direction /= numpy.linalg.norm(direction)
         direction = gradient(start + direction)[1] - at_start
         curvature = float(numpy.linalg.norm(direction))
-    value, before, losses, run = start, start, [], 0
+    value, before, run = start, start, 0
+    losses: list[float] = []
     for _ in range(steps):
         ahead = value + (value - before) * (run / (run + 3))
         loss, slope = gradient(ahead)
@@ -84,7 +86,7 @@ def _stroke() -> Array:
     edges = numpy.arange(_TAPS + 1)
     kernel = numpy.histogram2d(y, x, bins=(edges, edges))[0].astype(numpy.float32)
     kernel = firelu.upfirdn2d(kernel[None, None], firelu.make_kernel([1, 2, 1]), pad=(1, 1))[0, 0]
-    return kernel / kernel.sum()
+    return numpy.asarray(kernel / kernel.sum())
 
 
 def section(pictures: Pictures) -> Section:
