@@ -20,6 +20,7 @@ from ._firelu import (
     __version__,
     cpu_levels,
     create_operator,
+    cuda_status,
     empty_cache,
     from_dlpack,
     get_cpu_level,
@@ -61,6 +62,7 @@ from .functional import (
     upfirdn2d_kernel_gradient,
 )
 from .kernels import downsample2d, filter2d, make_kernel, upsample2d
+from .selftest import cuda_selftest
 
 __all__ = [
     "Argument",
@@ -83,6 +85,8 @@ __all__ = [
     "add_gradient_operators",
     "cpu_levels",
     "create_operator",
+    "cuda_selftest",
+    "cuda_status",
     "downsample2d",
     "empty_cache",
     "filter2d",

@@ -33,9 +33,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     0: done. 1: failed, the reason is on standard error. 2: not a valid command line. 130: interrupted.
     """
     parser = _parser()
-    options, options.rest = parser.parse_known_args(argv)
-    if options.rest and options.run is not bench.run:
-        parser.error(f"unrecognized arguments: {' '.join(options.rest)}")
+    options, rest = parser.parse_known_args(argv)
+    options.rest = rest
+    if rest and options.run is not bench.run:
+        parser.error(f"unrecognized arguments: {' '.join(rest)}")
     try:
         status: int = options.run(options, Terminal(sys.stdout))
         sys.stdout.flush()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import firelu
 import matplotlib.pyplot as plt
 import numpy
@@ -21,7 +23,7 @@ def section(pictures: Pictures) -> Section:
     x = numpy.linspace(-3, 3, 601, dtype=numpy.float32)
     plot, axes = plt.subplots(1, 2, figsize=(10, 3.4), layout="constrained", sharey=True)
     code = []
-    cases: list[tuple[str, dict[str, float], str]] = [
+    cases: list[tuple[str, dict[str, Any], str]] = [
         ("LeakyRelu", {"alpha": 0.2}, "LeakyRelu"),
         ("FusedLeakyRelu", {"alpha": 0.2, "axis": 0}, "FusedLeakyRelu with a bias of 0.75"),
     ]

@@ -82,7 +82,8 @@ def zone_plate(size: int) -> Array:
     inside = numpy.clip((0.49 * size - radius) / 8, 0, 1)  # the rim is soft, so that it has no frequencies of its own
     tint = numpy.stack([0.6 + 0.4 * numpy.cos(numpy.arctan2(y, x) - angle) for angle in (0.0, 2.1, 4.2)])
     ground = 0.35 + 0.2 * numpy.stack([x, y, -x]) / size
-    return (ground + inside * (rings * (0.55 + 0.45 * tint) - ground))[None].astype(numpy.float32)
+    picture = ground + inside * (rings * (0.55 + 0.45 * tint) - ground)
+    return numpy.asarray(picture[None], dtype=numpy.float32)
 
 
 def scene(size: int) -> Array:
@@ -105,7 +106,7 @@ def scene(size: int) -> Array:
         line = numpy.abs((x - 0.60) + (y - 0.06) * (0.15 + 0.1 * offset) - 0.045 * offset)
         paint((line < 0.0035) & (y > 0.06) & (y < 0.34), (0.13, 0.17, 0.25))
     shape = (3, size, _SUPERSAMPLES, size, _SUPERSAMPLES)
-    return picture.reshape(shape).mean(axis=(2, 4))[None].astype(numpy.float32)
+    return numpy.asarray(picture.reshape(shape).mean(axis=(2, 4))[None], dtype=numpy.float32)
 
 
 def grey(picture: Array) -> Array:
@@ -129,7 +130,7 @@ def spectrum(picture: Array) -> Array:
     values = grey(picture)[0, 0].astype(numpy.float64)
     window = numpy.hanning(values.shape[0])[:, None] * numpy.hanning(values.shape[1])
     strength = numpy.abs(numpy.fft.fftshift(numpy.fft.fft2((values - values.mean()) * window)))
-    return 20 * numpy.log10(strength / window.sum() + 1e-6)
+    return numpy.asarray(20 * numpy.log10(strength / window.sum() + 1e-6))
 
 
 def spectrum_by_frequency(picture: Array) -> tuple[Array, Array]:
@@ -143,7 +144,7 @@ def spectrum_by_frequency(picture: Array) -> tuple[Array, Array]:
 
 def varying(picture: Array) -> Array:
     """Give the picture without its mean, which no kernel changes."""
-    return picture - picture.mean(axis=(2, 3), keepdims=True)
+    return numpy.asarray(picture - picture.mean(axis=(2, 3), keepdims=True))
 
 
 def slug(name: str) -> str:

@@ -11,6 +11,7 @@ from firelu.diffusion import (
     make_ddim_timesteps,
     noise_like,
 )
+from matplotlib.axes import Axes
 from matplotlib.font_manager import FontProperties
 from matplotlib.textpath import TextPath
 
@@ -35,7 +36,7 @@ def _letters(text: str = "FIR", rows: int = 24) -> Array:
     y, x = numpy.mgrid[box.y0 : box.y1 : step, box.x0 : box.x1 : step]
     points = numpy.stack([x.ravel(), y.ravel()], axis=1)
     inside = points[path.contains_points(points)]
-    return (inside - inside.mean(axis=0)) / inside.std(axis=0).max()
+    return numpy.asarray((inside - inside.mean(axis=0)) / inside.std(axis=0).max())
 
 
 def _noise_of(x: Array, signal: Array, centres: Array) -> Array:
@@ -47,7 +48,7 @@ def _noise_of(x: Array, signal: Array, centres: Array) -> Array:
     shares -= shares.max(axis=1, keepdims=True)
     numpy.exp(shares, out=shares)
     mean = shares @ places / shares.sum(axis=1, keepdims=True)
-    return numpy.sqrt(1 - signal) * (x - mean) / variance
+    return numpy.asarray(numpy.sqrt(1 - signal) * (x - mean) / variance)
 
 
 def _sample(centres: Array, schedule: str, steps: int, eta: float, keep: tuple[int, ...] = ()) -> list[Array]:
@@ -74,7 +75,7 @@ def _distance(points: Array, centres: Array) -> float:
     return float(numpy.sqrt(numpy.maximum(squares.min(axis=1), 0).mean()))
 
 
-def _scatter(axis: plt.Axes, points: Array, title: str) -> None:
+def _scatter(axis: Axes, points: Array, title: str) -> None:
     axis.scatter(points[:, 0], points[:, 1], s=2.5, c="#1f2937", alpha=0.5, linewidths=0)
     axis.set(xlim=(-2, 2), ylim=(-1.2, 1.2), aspect="equal")
     axis.set_title(title)

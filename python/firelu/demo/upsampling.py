@@ -4,11 +4,23 @@ from __future__ import annotations
 
 import firelu
 import matplotlib.pyplot as plt
-import numpy
+from matplotlib.axes import Axes
+from matplotlib.patches import Rectangle
 
 from .kernels import KERNELS, windowed_sinc
 from .page import Section
-from .pictures import Pictures, decibels, interior, low_frequencies, show, signal_to_noise, slug, spectrum, varying
+from .pictures import (
+    Array,
+    Pictures,
+    decibels,
+    interior,
+    low_frequencies,
+    show,
+    signal_to_noise,
+    slug,
+    spectrum,
+    varying,
+)
 
 _TEXT = """
 Inserting zeros between the pixels repeats the spectrum: the copies are called images, and seen as blocks and jagged
@@ -55,7 +67,7 @@ def section(pictures: Pictures) -> Section:
     return Section("Larger: images", _TEXT, [figure], [finding], table=table, gallery=gallery)
 
 
-def _draw_spectrum(axis: plt.Axes, picture: numpy.ndarray) -> None:
+def _draw_spectrum(axis: Axes, picture: Array) -> None:
     axis.imshow(spectrum(picture), cmap="magma", vmin=-110, vmax=-30, extent=(-0.5, 0.5, -0.5, 0.5))
-    axis.add_patch(plt.Rectangle((-0.125, -0.125), 0.25, 0.25, fill=False, edgecolor="white", linewidth=0.8))
+    axis.add_patch(Rectangle((-0.125, -0.125), 0.25, 0.25, fill=False, edgecolor="white", linewidth=0.8))
     axis.set(xticks=[-0.5, 0, 0.5], yticks=[], xlabel="cycles per pixel", title="spectrum")
