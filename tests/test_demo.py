@@ -15,7 +15,6 @@ from firelu import demo
 from firelu.cli import main
 from PIL import Image
 
-
 NO_BROWSER = f"no browser: none of {', '.join(NAMES)} is installed, or this is not a POSIX system"
 
 
