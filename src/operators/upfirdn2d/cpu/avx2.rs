@@ -8,7 +8,7 @@ use super::FirElement;
 use super::kernel_gradient::{self, Job};
 use super::registers::{Access, Register};
 use super::scratch::Scratch;
-use super::sums::{self, Stores, Sums};
+use super::sums::{self, Rows, Stores, Sums};
 use super::tile::{Tile, Worker};
 use crate::core::dtype::{BFloat16, Element, Float16};
 use crate::devices::cpu::simd;
@@ -335,9 +335,16 @@ macro_rules! sums {
             $register: Access<S> + Access<D>,
         {
             #[target_feature(enable = "avx2,fma,f16c")]
-            unsafe fn write(sources: &[*const S], taps: &[$number], target: *mut D, count: usize, stores: Stores) {
+            unsafe fn write(
+                sources: &[*const S],
+                taps: &[$number],
+                target: *mut D,
+                count: usize,
+                rows: Rows,
+                stores: Stores,
+            ) {
                 // SAFETY: the caller's promise.
-                unsafe { sums::write::<S, D, Self>(sources, taps, target, count, stores) }
+                unsafe { sums::write::<S, D, Self>(sources, taps, target, count, rows, stores) }
             }
             #[target_feature(enable = "avx2,fma,f16c")]
             unsafe fn write_phases<const P: usize>(
@@ -346,9 +353,10 @@ macro_rules! sums {
                 bounds: &[usize],
                 target: *mut D,
                 count: usize,
+                rows: Rows,
             ) {
                 // SAFETY: the caller's promise.
-                unsafe { sums::write_phases::<S, D, Self, P>(sources, taps, bounds, target, count) }
+                unsafe { sums::write_phases::<S, D, Self, P>(sources, taps, bounds, target, count, rows) }
             }
         }
     };

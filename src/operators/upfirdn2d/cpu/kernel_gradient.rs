@@ -10,7 +10,7 @@ use super::layout::{Layout, Side, copy_strided};
 use super::registers::{Access, Register};
 use super::scratch::Scratch;
 use super::strip::Strip;
-use super::sums::{Filter, Stores};
+use super::sums::{Ahead, Filter, Rows, Stores};
 use crate::core::dtype::{Compute, Element};
 use crate::core::error::Result;
 use crate::core::tensor::{Parts, TensorView, TensorViewMut};
@@ -167,12 +167,12 @@ where
                         let place = (next, strip.inside.start, strip.inside_length());
                         let source = row_of::<T>(&layout.first, offsets.0, place, pixel, gathered.cast());
                         let target = prepared.add((next as usize & (ring - 1)) * strip.prepared_length());
-                        strip.split::<T, R>(source, target, Stores::Cached);
+                        strip.split::<T, R>(source, target, Rows::ONE, ahead(&layout.first));
                         next += 1;
                     }
                     let place = (row as i64, columns.start as i64, columns.len() * pixel);
                     let dy = row_of::<T>(&layout.second, offsets.1, place, pixel, gathered.cast());
-                    strip.split_outputs::<T, R>(dy, split);
+                    strip.split_outputs::<T, R>(dy, split, ahead(&layout.second));
                     rows.clear();
                     for input in inputs {
                         let tap = support.tap + (input - support.start) * y.up;
@@ -192,6 +192,11 @@ where
         // SAFETY: `places` and `sums` hold one entry for each tap.
         unsafe { flush::<R>(places, *sums, taps) };
     }
+}
+
+/// Reads a dense row and asks for one that follows.
+fn ahead(side: &Side) -> Stores {
+    if side.dense { Stores::CachedAhead(Ahead::rows(side.row, 1)) } else { Stores::Cached }
 }
 
 /// The elements of a row from a column on: in place, or brought together.
