@@ -47,3 +47,8 @@ pub use crate::operators::upfirdn2d::{
     GetUpFirDn2dGradient, UpFirDn2dArgs, UpFirDn2dGradientOp, UpFirDn2dKernelGradientOp, UpFirDn2dOp,
 };
 pub use crate::registry::{get_gradient_defs, register_cpu_operator, register_cuda_operator, register_gradient};
+
+// The Rust blocks of the documentation are compiled and run with the other examples.
+#[cfg(doctest)]
+#[doc = include_str!("../docs/operators.md")]
+mod operators_page {}

@@ -2,6 +2,7 @@
 
 mod arrays;
 mod autograd;
+mod cuda;
 mod custom;
 mod definitions;
 mod errors;
@@ -24,6 +25,7 @@ fn _firelu(module: &Bound<'_, PyModule>) -> PyResult<()> {
     schema::register(module)?;
     definitions::register(module)?;
     settings::register(module)?;
+    cuda::register(module)?;
     tensor::register(module)?;
     interop::register(module)?;
     autograd::register(module)?;

@@ -100,14 +100,14 @@ def _cpu() -> dict[str, Any]:
 
 
 def _cuda(problems: list[str], *, selftest: bool) -> dict[str, Any]:
-    """Ask for memory on the first GPU: where there is none, the error has the reason."""
-    try:
-        firelu.Tensor([0.0], device="cuda:0")
-    except firelu.DeviceError as error:
-        if selftest:
-            problems.append(f"--cuda-selftest: {error}")
-        return {"usable": False, "reason": str(error)}
-    return {"usable": True, "reason": "a driver and a GPU were found"}
+    status = firelu.cuda_status()
+    problems += [f"{each['device']}: {each['reason']}" for each in status["devices"] if not each["kernels_load"]]
+    if selftest:
+        try:
+            status["selftest"] = firelu.cuda_selftest()
+        except firelu.FireluError as error:
+            problems.append(f"the self-test of the CUDA kernels: {error}")
+    return status
 
 
 def _torch(problems: list[str]) -> dict[str, Any]:
@@ -138,7 +138,7 @@ def _operator(name: str, cuda: dict[str, Any]) -> dict[str, Any]:
     if "cuda" not in devices:
         reason = "it has no CUDA kernel"
     else:
-        reason = "for arrays that are on the GPU" if cuda["usable"] else cuda["reason"]
+        reason = "for tensors that are on the GPU" if cuda["usable"] else cuda["reason"]
     return {"cpu": "cpu" in devices, "cuda": "cuda" in devices and cuda["usable"], "cuda_reason": reason}
 
 
@@ -171,7 +171,7 @@ def _print(report: dict[str, Any], terminal: Terminal) -> None:
         ]
     )
     terminal.heading("CUDA")
-    terminal.pairs([("usable", "yes" if report["cuda"]["usable"] else "no"), ("why", report["cuda"]["reason"])])
+    _print_cuda(report["cuda"], terminal)
     terminal.heading("torch")
     terminal.pairs([(name.replace("_", " "), str(value)) for name, value in report["torch"].items()])
     terminal.heading("Operators: what would run where")
@@ -185,3 +185,19 @@ def _print(report: dict[str, Any], terminal: Terminal) -> None:
         terminal.line(good("All is well."))
     for problem in report["problems"]:
         terminal.line(terminal.style("Problem: ", "red") + problem)
+
+
+def _print_cuda(cuda: dict[str, Any], terminal: Terminal) -> None:
+    rows = [("usable", "yes" if cuda["usable"] else "no"), ("why", cuda["reason"])]
+    if cuda["driver"]:
+        rows.append(("driver", cuda["driver"]))
+    for each in cuda["devices"]:
+        if "name" in each:
+            size = each["memory_bytes"] / 2**30
+            rows.append(
+                (each["device"], f"{each['name']}, compute capability {each['compute_capability']}, {size:.1f} GiB")
+            )
+        rows.append((f"{each['device']} kernels", each["reason"]))
+    if "selftest" in cuda:
+        rows.append(("self-test", str(cuda["selftest"])))
+    terminal.pairs(rows)

@@ -20,8 +20,8 @@ copy.
 _TAPS = 15
 _SIDE = 192
 _NOISE = 0.002
-_KERNEL_STEPS = 300
-_PICTURE_STEPS = 150
+_KERNEL_STEPS = 600
+_PICTURE_STEPS = 60
 
 
 class _Loss:
@@ -65,11 +65,13 @@ def _descend(
         direction /= numpy.linalg.norm(direction)
         direction = gradient(start + direction)[1] - at_start
         curvature = float(numpy.linalg.norm(direction))
-    value, before, losses = start, start, []
-    for step in range(steps):
-        ahead = value + (value - before) * ((step - 1) / (step + 2) if step else 0.0)
+    value, before, losses, run = start, start, [], 0
+    for _ in range(steps):
+        ahead = value + (value - before) * (run / (run + 3))
         loss, slope = gradient(ahead)
         before, value = value, numpy.clip(ahead - slope / (1.1 * curvature), *clip)
+        # Momentum that leads uphill begins anew.
+        run = 0 if losses and loss > losses[-1] else run + 1
         losses.append(loss)
     return value, losses
 
@@ -77,8 +79,8 @@ def _descend(
 def _stroke() -> Array:
     """Give the blur of a shaking camera: the light of a point, spread along a curved stroke."""
     time = numpy.linspace(0, 1, 400)
-    x = _TAPS / 2 + 5.2 * numpy.sin(2.6 * time - 1.3)
-    y = _TAPS / 2 + 4.6 * numpy.cos(4.4 * time - 0.6)
+    x = _TAPS / 2 + 5.2 * (2 * time - 1)
+    y = _TAPS / 2 + 4.4 * numpy.sin(5.5 * time - 0.4)
     edges = numpy.arange(_TAPS + 1)
     kernel = numpy.histogram2d(y, x, bins=(edges, edges))[0].astype(numpy.float32)
     kernel = firelu.upfirdn2d(kernel[None, None], firelu.make_kernel([1, 2, 1]), pad=(1, 1))[0, 0]

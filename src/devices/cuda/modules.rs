@@ -36,6 +36,28 @@ pub fn parameter_bytes(text: &str, kernel: &str) -> Option<usize> {
 }
 
 impl Context {
+    /// Loads every module that ships, where that has not happened yet: whether this driver and device take them.
+    pub fn load_all(&self) -> Result<()> {
+        let mut table = self.modules.0.lock().unwrap_or_else(PoisonError::into_inner);
+        MODULES.iter().try_for_each(|&(name, text)| self.module(&mut table, name, text).map(drop))
+    }
+
+    fn module(&self, table: &mut Table, name: &'static str, text: &str) -> Result<sys::CUmodule> {
+        if let Some(loaded) = table.modules.get(name) {
+            return Ok(*loaded);
+        }
+        let image = CString::new(text).map_err(|_| Error::Device {
+            device: self.device().to_string(),
+            reason: format!("the PTX of {name} holds a zero byte"),
+        })?;
+        // SAFETY: the image is a text that ends in zero; the driver copies what it keeps.
+        let loaded = self.with(&format!("loading the kernels of {name}"), || unsafe {
+            result::module::load_data(image.as_ptr().cast())
+        })?;
+        table.modules.insert(name, loaded);
+        Ok(loaded)
+    }
+
     /// A kernel and the size of its parameters.
     pub(super) fn function(&self, module: &str, kernel: &str) -> Result<(sys::CUfunction, usize)> {
         let mut table = self.modules.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -49,18 +71,7 @@ impl Context {
             .ok_or_else(|| broken(format!("this build has no CUDA module {module}")))?;
         let bytes = parameter_bytes(text, kernel)
             .ok_or_else(|| broken(format!("the module {module} has no kernel {kernel}")))?;
-        let loaded = match table.modules.get(name) {
-            Some(loaded) => *loaded,
-            None => {
-                let image = CString::new(text).map_err(|_| broken(format!("the PTX of {module} holds a zero byte")))?;
-                // SAFETY: the image is a text that ends in zero; the driver copies what it keeps.
-                let loaded = self.with(&format!("loading the kernels of {module}"), || unsafe {
-                    result::module::load_data(image.as_ptr().cast())
-                })?;
-                table.modules.insert(name, loaded);
-                loaded
-            }
-        };
+        let loaded = self.module(&mut table, name, text)?;
         let symbol = CString::new(kernel).map_err(|_| broken(format!("{kernel:?} is no kernel's name")))?;
         // SAFETY: the module was loaded in this context and is never unloaded.
         let function =
