@@ -43,6 +43,7 @@ from .autograd import (
     register_gradient,
     register_operator,
 )
+from .cuda import cuda_selftest, devices
 from .errors import (
     ArgumentError,
     DeviceError,
@@ -84,7 +85,9 @@ __all__ = [
     "add_gradient_operators",
     "cpu_levels",
     "create_operator",
+    "cuda_selftest",
     "cuda_status",
+    "devices",
     "downsample2d",
     "empty_cache",
     "filter2d",
