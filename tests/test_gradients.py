@@ -99,6 +99,7 @@ def test_central_differences(operator, shapes, args, order):
     rng = np.random.default_rng(order)
     for place, gradient in zip([i for i, a in enumerate(arrays) if a is not None], found, strict=True):
         for element in rng.choice(arrays[place].size, min(6, arrays[place].size), replace=False):
+
             def at(step, place=place, element=element):
                 moved = [None if array is None else array.copy() for array in arrays]
                 moved[place].flat[element] += step

@@ -3,10 +3,10 @@
 use std::ffi::{CStr, c_void};
 use std::sync::Arc;
 
-use pyo3::exceptions::{PyBufferError, PyTypeError};
+use pyo3::exceptions::{PyAttributeError, PyBufferError, PyTypeError};
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::{PyCapsule, PyDict};
+use pyo3::types::{PyCapsule, PyDict, PyTuple};
 
 use super::errors::{self, raise};
 use super::tensor::PyTensor;
@@ -114,6 +114,8 @@ pub fn export<'py>(
         tensor = devices::copy(&tensor, device).map_err(raise)?;
         flags |= IS_COPIED;
     }
+    // Consumers on a queue of their own see finished work; on the CPU there is nothing to wait for.
+    devices::synchronize(device).map_err(raise)?;
     hand_over(py, tensor, flags, max_version.is_some_and(|(major, _)| major >= 1))
 }
 
@@ -248,6 +250,29 @@ impl Drop for Owner {
     }
 }
 
+/// The dictionary of `__cuda_array_interface__`, version 3.
+pub fn cuda_array_interface<'py>(py: Python<'py>, variable: &Variable) -> PyResult<Bound<'py, PyDict>> {
+    let tensor = variable.value();
+    let kind = match (tensor.device(), tensor.dtype()) {
+        (Device::Cpu, _) => {
+            return Err(PyAttributeError::new_err("__cuda_array_interface__: this Tensor is on the cpu"));
+        }
+        (_, DType::BFloat16) => {
+            return Err(PyAttributeError::new_err("__cuda_array_interface__ has no bfloat16: use DLPack"));
+        }
+        (_, dtype) => format!("<f{}", dtype.size()),
+    };
+    devices::synchronize(tensor.device()).map_err(raise)?;
+    let interface = PyDict::new(py);
+    interface.set_item("shape", PyTuple::new(py, tensor.shape().iter())?)?;
+    interface.set_item("strides", PyTuple::new(py, tensor.strides().iter())?)?;
+    interface.set_item("typestr", kind)?;
+    // A graph that holds the memory needs it unchanged.
+    interface.set_item("data", (tensor.view().pointer as usize, variable.is_saved()))?;
+    interface.set_item("version", 3)?;
+    Ok(interface)
+}
+
 /// Share the memory of an object with `__dlpack__`; see `firelu.from_dlpack`.
 #[pyfunction]
 fn from_dlpack(py: Python<'_>, object: &Bound<'_, PyAny>) -> PyResult<PyTensor> {
@@ -320,14 +345,14 @@ fn read(described: &DLTensor) -> Result<(TensorType, Strides, *mut u8, Device), 
     };
     let device = match (described.device_type, u32::try_from(described.device_id)) {
         (CPU, _) => Device::Cpu,
-        (kind, id) => {
-            let device = match (kind, id) {
-                (CUDA, Ok(ordinal)) => Device::Cuda(ordinal).to_string(),
-                _ => format!("DLPack device ({kind}, {})", described.device_id),
-            };
-            return Err(Error::Device { device, reason: "from_dlpack takes memory of the cpu".into() });
+        (CUDA, Ok(ordinal)) => Device::Cuda(ordinal),
+        (kind, _) => {
+            let device = format!("DLPack device ({kind}, {})", described.device_id);
+            return Err(Error::Device { device, reason: "from_dlpack takes memory of the cpu or of CUDA".into() });
         }
     };
+    // Where the device cannot be used its own reason is the answer.
+    devices::synchronize(device)?;
     let rank = usize::try_from(described.ndim).unwrap_or(0);
     let list = |pointer: *mut i64| match rank {
         0 => &[][..],

@@ -6,7 +6,7 @@ use numpy::PyUntypedArray;
 use pyo3::IntoPyObjectExt;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
-use pyo3::types::{PyList, PyTuple};
+use pyo3::types::{PyDict, PyList, PyTuple};
 
 use super::errors::{self, raise};
 use super::{arrays, autograd, interop};
@@ -305,6 +305,12 @@ impl PyTensor {
     /// The DLPack device: (1, 0) for the CPU, (2, ordinal) for CUDA.
     fn __dlpack_device__(&self) -> (i32, i32) {
         interop::dlpack_device(self.tensor().device())
+    }
+
+    /// The memory on a CUDA device as other libraries read it; an AttributeError on the CPU.
+    #[getter]
+    fn __cuda_array_interface__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        interop::cuda_array_interface(py, &self.variable())
     }
 
     fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
