@@ -5,8 +5,8 @@ fitted until they do the same. Run it with ``python examples/learn_filter.py``.
 """
 
 import firelu
-import firelu.nn.functional as F
 import numpy as np
+from firelu.nn import functional
 
 
 def learn(steps: int = 300, rate: float = 0.5, seed: int = 0) -> tuple[float, float, list[float]]:
@@ -23,7 +23,7 @@ def learn(steps: int = 300, rate: float = 0.5, seed: int = 0) -> tuple[float, fl
     x = firelu.Tensor(images)
     losses = []
     for _ in range(steps):
-        difference = F.fused_leaky_relu(F.upfirdn2d(x, kernel, **resample), bias) - target
+        difference = functional.fused_leaky_relu(functional.upfirdn2d(x, kernel, **resample), bias) - target
         loss = (difference * difference).mean()
         loss.backward()
         losses.append(loss.item())

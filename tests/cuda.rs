@@ -496,7 +496,8 @@ fn by_definition(x: &[f64], (height, width): (usize, usize), k: &[f64], up: i64,
                     let inside = |place: i64, n: usize| place >= 0 && place % up == 0 && place / up < n as i64;
                     if inside(y, height) && inside(x_place, width) {
                         // A convolution: the last tap meets the first sample.
-                        sum += x[((y / up) * width as i64 + x_place / up) as usize] * k[((3 - ky) * 4 + 3 - kx) as usize];
+                        sum +=
+                            x[((y / up) * width as i64 + x_place / up) as usize] * k[((3 - ky) * 4 + 3 - kx) as usize];
                     }
                 }
             }

@@ -7,9 +7,9 @@ import gc
 import threading
 
 import firelu
-import firelu.nn.functional as F
 import numpy as np
 import pytest
+from firelu.nn import functional
 
 
 def leaf(values, dtype=np.float64):
@@ -18,7 +18,7 @@ def leaf(values, dtype=np.float64):
 
 def test_the_example_of_the_documentation():
     t = firelu.Tensor([-1.0, 0.0, 2.0], requires_grad=True)
-    out = F.leaky_relu(input_=t, negative_slope=0.1)
+    out = functional.leaky_relu(input_=t, negative_slope=0.1)
     np.testing.assert_array_equal(out.numpy(), np.float32([-0.1, 0.0, 2.0]))
     out.backward()
     np.testing.assert_array_equal(t.grad.numpy(), np.float32([0.1, 0.1, 1.0]))
@@ -113,7 +113,7 @@ def test_grad_takes_several_outputs_and_inputs_and_inner_tensors():
         firelu.grad(x * w, x.detach())
     with pytest.raises(firelu.ArgumentError, match="grad_outputs"):
         firelu.grad([x * w], [x], [None, None])
-    with pytest.raises(firelu.ArgumentError, match="numpy|ndarray"):
+    with pytest.raises(firelu.ArgumentError, match="ndarray"):
         firelu.grad(x * w, [np.ones(2)])
 
 
@@ -142,7 +142,7 @@ def test_an_output_beside_recorded_inputs_is_refused():
     out = firelu.Tensor(np.zeros(2))
     with firelu.no_grad():
         assert firelu.leaky_relu(t, out=out) is out
-    saved = F.leaky_relu(t)
+    saved = functional.leaky_relu(t)
     with pytest.raises(firelu.ArgumentError, match="graph"):
         firelu.leaky_relu(np.ones(2), out=saved)
 
@@ -186,7 +186,7 @@ def test_leaves_and_results():
 
 def test_a_second_pass_needs_the_graph():
     t = leaf([1.0, -2.0])
-    out = F.leaky_relu(t)
+    out = functional.leaky_relu(t)
     out.backward(retain_graph=True)
     out.backward()
     with pytest.raises(firelu.NoGradientError, match="retain"):
@@ -196,7 +196,7 @@ def test_a_second_pass_needs_the_graph():
 
 def test_memory_that_the_graph_holds_is_read_only():
     t = leaf([1.0, -2.0])
-    out = F.leaky_relu(t)
+    out = functional.leaky_relu(t)
     array = out.numpy()
     assert not array.flags.writeable
     with pytest.raises(ValueError, match="WRITEABLE"):
@@ -238,7 +238,7 @@ def test_ten_thousand_operators_deep():
     t = leaf([1.0, -2.0])
     out = t
     for _ in range(10_000):
-        out = F.leaky_relu(out, 1.0)
+        out = functional.leaky_relu(out, 1.0)
     first = firelu.grad(out, t, create_graph=True)
     out.backward()
     np.testing.assert_array_equal(t.grad.numpy(), [1.0, 1.0])
@@ -260,7 +260,7 @@ def test_what_a_chain_keeps_and_when_it_is_freed():
     start += block
     out = image
     for _ in range(20):
-        out = F.upfirdn2d(out, kernel)
+        out = functional.upfirdn2d(out, kernel)
     assert blocks() == 1  # The gradient with respect to the input needs its shape alone.
     out.backward()
     del out, image
@@ -268,7 +268,7 @@ def test_what_a_chain_keeps_and_when_it_is_freed():
     assert blocks() == 0
     out = x
     for _ in range(20):
-        out = F.leaky_relu(out)
+        out = functional.leaky_relu(out)
     assert blocks() == 20
     out.backward()
     assert blocks() == 2
@@ -281,7 +281,7 @@ def test_overrides_hold_for_one_thread_and_one_task():
 
     def slope():
         t = leaf([-1.0])
-        F.leaky_relu(t, 0.5).backward()
+        functional.leaky_relu(t, 0.5).backward()
         return t.grad.item()
 
     with firelu.gradient_override(straight):
@@ -318,9 +318,9 @@ def test_an_override_at_the_call_or_at_the_pass():
     straight = {"LeakyRelu": lambda op, gradients: ([], gradients)}
     t = leaf([-1.0])
     with firelu.gradient_override(straight):
-        recorded = F.leaky_relu(t, 0.5)
+        recorded = functional.leaky_relu(t, 0.5)
     recorded.backward()
-    plain = F.leaky_relu(t, 0.5)
+    plain = functional.leaky_relu(t, 0.5)
     with firelu.gradient_override(straight):
         plain.backward()
     assert t.grad.item() == 2.0
@@ -331,11 +331,11 @@ def test_an_override_that_needs_more_than_was_kept_says_so():
         return [firelu.create_operator("Mul", [op.inputs[0], gradients[0]], ["dX"])], ["dX"]
 
     t = leaf([-3.0])
-    out = F.leaky_relu(t, 0.5)
+    out = functional.leaky_relu(t, 0.5)
     with firelu.gradient_override({"LeakyRelu": reads_input}):
         with pytest.raises(firelu.NoGradientError, match="before the call"):
             out.backward()
-        F.leaky_relu(t, 0.5).backward()
+        functional.leaky_relu(t, 0.5).backward()
     assert t.grad.item() == -3.0
 
 
@@ -344,7 +344,7 @@ def test_exceptions_of_a_maker_reach_the_caller():
         raise LookupError("as it should")
 
     t = leaf([-3.0])
-    out = F.leaky_relu(t)
+    out = functional.leaky_relu(t)
     with firelu.gradient_override({"LeakyRelu": failing}), pytest.raises(LookupError, match="as it should"):
         out.backward()
     assert t.grad is None
@@ -356,7 +356,7 @@ def test_two_threads_with_separate_graphs():
     def work(index):
         x = leaf(np.full(50_000, index + 1.0))
         for _ in range(20):
-            (x * F.leaky_relu(x)).sum().backward()
+            (x * functional.leaky_relu(x)).sum().backward()
         results[index] = x.grad.numpy().copy()
 
     threads = [threading.Thread(target=work, args=(index,)) for index in range(4)]
@@ -372,7 +372,7 @@ def test_other_threads_run_during_a_backward_pass():
     x = leaf(np.ones(1 << 21))
     out = x
     for _ in range(8):
-        out = F.leaky_relu(out)
+        out = functional.leaky_relu(out)
     counted, done = [], threading.Event()
 
     def count():

@@ -111,6 +111,7 @@ def test_refusals():
         firelu.from_dlpack(np.arange(3))
     t = firelu.Tensor([1.0])
     assert t.__dlpack_device__() == (1, 0)
+    assert not hasattr(t, "__cuda_array_interface__")
     with pytest.raises(BufferError, match="dl_device"):
         t.__dlpack__(dl_device=(2, 0))
     with pytest.raises(BufferError, match="stream"):

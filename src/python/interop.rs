@@ -8,8 +8,8 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyDict};
 
-use super::errors::{self, raise};
 use super::device;
+use super::errors::{self, raise};
 use super::tensor::PyTensor;
 use crate::core::device::{Device, Stream};
 use crate::core::dtype::DType;
@@ -353,7 +353,10 @@ fn read(described: &DLTensor) -> Result<(TensorType, Strides, *mut u8, Device), 
         (CUDA, Ok(ordinal)) => device::require(ordinal)?,
         (kind, _) => {
             let device = format!("DLPack device ({kind}, {})", described.device_id);
-            return Err(Error::Device { device, reason: "from_dlpack takes memory of the cpu or a CUDA device".into() });
+            return Err(Error::Device {
+                device,
+                reason: "from_dlpack takes memory of the cpu or a CUDA device".into(),
+            });
         }
     };
     let rank = usize::try_from(described.ndim).unwrap_or(0);
