@@ -143,6 +143,7 @@ pub struct OpSchema {
     pub dtypes: Vec<DType>,
     infer: Option<InferFunction>,
     cost: Option<CostFunction>,
+    cost_formula: Option<String>,
 }
 
 impl OpSchema {
@@ -162,6 +163,7 @@ impl OpSchema {
             dtypes: DType::ALL.to_vec(),
             infer: None,
             cost: None,
+            cost_formula: None,
         }
     }
 
@@ -235,6 +237,21 @@ impl OpSchema {
     ) -> Self {
         self.cost = Some(Arc::new(cost));
         self
+    }
+
+    /// Says in words what `cost_inference_function` computes, for whoever reads the schema.
+    pub fn cost_formula(mut self, formula: &str) -> Self {
+        self.cost_formula = Some(formula.into());
+        self
+    }
+
+    /// What a call costs, in words.
+    pub fn cost_in_words(&self) -> &str {
+        match (&self.cost_formula, &self.cost) {
+            (Some(formula), _) => formula,
+            (None, Some(_)) => "what the cost function computes",
+            (None, None) => "no flops; each input is read once and each output written once",
+        }
     }
 
     /// Why the schema itself cannot be registered, if it cannot.

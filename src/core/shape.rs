@@ -6,7 +6,7 @@ use std::fmt;
 use crate::core::dtype::DType;
 
 /// The length of each dimension, outermost first. Up to four stay on the stack.
-#[derive(Clone, PartialEq, Eq, Hash, Default)]
+#[derive(PartialEq, Eq, Hash, Default)]
 pub struct Shape(SmallVec<[usize; 4]>);
 
 /// The distance in bytes between neighbours along each dimension; any sign, any multiple.
@@ -125,6 +125,14 @@ pub fn may_self_overlap(shape: &[usize], strides: &[isize], size: usize) -> bool
         };
     }
     false
+}
+
+impl Clone for Shape {
+    /// Copies the memory at once, where the derived clone would go element by element.
+    #[inline]
+    fn clone(&self) -> Self {
+        Shape(SmallVec::from_slice(&self.0))
+    }
 }
 
 impl std::ops::Deref for Shape {

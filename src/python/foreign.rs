@@ -61,7 +61,7 @@ pub unsafe fn compute(
 
 /// A defect of firelu's own, as an ordinary exception: no panic reaches Python.
 #[cold]
-fn internal_error(py: Python<'_>, operator: &str, panic: &(dyn std::any::Any + Send)) -> PyErr {
+pub fn internal_error(py: Python<'_>, operator: &str, panic: &(dyn std::any::Any + Send)) -> PyErr {
     let text = panic.downcast_ref::<String>().map(String::as_str).or(panic.downcast_ref::<&str>().copied());
     let message = format!("{operator}: internal error, please report it: {}", text.unwrap_or("unknown"));
     errors::new(py, "FireluError", message)

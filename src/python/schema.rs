@@ -168,6 +168,11 @@ impl PyOpSchema {
     fn dtypes(&self) -> Vec<&'static str> {
         self.0.schema.dtypes.iter().map(|dtype| dtype.name()).collect()
     }
+    /// What a call costs, in words; `cost` computes it.
+    #[getter]
+    fn cost_formula(&self) -> &str {
+        self.0.schema.cost_in_words()
+    }
     /// "defined", "not needed", "forbidden: why" or "not written".
     #[getter]
     fn gradient(&self) -> String {

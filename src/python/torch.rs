@@ -14,7 +14,7 @@ use smallvec::SmallVec;
 
 use super::errors::{self, raise};
 use super::foreign::{self, Setting};
-use super::{dlpack, run};
+use super::{interop, run};
 use crate::core::args::{ArgValue, Args};
 use crate::core::device::{Device, Stream};
 use crate::core::dtype::DType;
@@ -336,7 +336,7 @@ fn allocate<'py>(
     if device == Device::Cpu && kind.bytes() >= POOLED_BYTES {
         let tensor = devices::allocate(device, kind, strides).map_err(raise)?;
         let parts = (*tensor.view()).clone();
-        return Ok((torch.from_dlpack.bind(py).call1((dlpack::export(py, tensor)?,))?, Some(parts)));
+        return Ok((torch.from_dlpack.bind(py).call1((interop::hand_over(py, tensor, 0, false)?,))?, Some(parts)));
     }
     let result = match bound.model(&kind, &strides) {
         Some(tensor) => torch.empty_like.bind(py).call1((tensor,))?,
