@@ -98,7 +98,10 @@ fn values(choices: &mut Choices<'_>, memory: &mut Memory) -> Result<Outcome, Str
             continue;
         };
         let placed = memory.place(&array.shape, array.dtype, Use::Read, choices);
-        generate::fill(&placed, choices);
+        match signature.operator.starts_with("UpFirDn2d") {
+            true => generate::fill_gently(&placed, choices),
+            false => generate::fill(&placed, choices),
+        }
         array.values = placed.values();
         inputs.push(Some(placed));
     }

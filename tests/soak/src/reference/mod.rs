@@ -4,6 +4,7 @@
 
 mod elementwise;
 mod reduce;
+pub mod upfirdn2d;
 
 use firelu::DType;
 
@@ -37,6 +38,9 @@ pub fn expect(request: &Request) -> Result<Vec<Expected>, Refused> {
         "Mul" => elementwise::binary(request, |a, b| a * b),
         "ReduceSum" => reduce::reduce_sum(request),
         "BroadcastLike" => reduce::broadcast_like(request),
+        "UpFirDn2d" => upfirdn2d::forward(request),
+        "UpFirDn2dGradient" => upfirdn2d::gradient(request),
+        "UpFirDn2dKernelGradient" => upfirdn2d::kernel_gradient(request),
         other => unreachable!("{other} has no reference"),
     }
 }
