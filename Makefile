@@ -5,7 +5,10 @@ BIN := $(VENV)/bin
 SOURCES := $(shell find src cuda/ptx cuda/include -type f 2>/dev/null) Cargo.toml pyproject.toml
 
 .DEFAULT_GOAL := help
-.PHONY: help all demo test test-full test-rust test-python bench lint format wheel clean
+.PHONY: help all demo test test-full test-rust test-python bench docs lint format wheel clean
+
+include cuda/cuda.mk
+include cuda/emulator/emulator.mk
 
 help: ## List the commands.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -17,12 +20,17 @@ $(VENV)/.tools: pyproject.toml
 	$(BIN)/python -m pip install --quiet --upgrade pip "maturin>=1.9.4,<2"
 	@touch $@
 
-$(VENV)/.installed: $(VENV)/.tools $(SOURCES)
-	VIRTUAL_ENV=$(CURDIR)/$(VENV) $(BIN)/maturin develop --release --extras test,torch,demo
+# The demo needs little; what the tests need (torch above all) comes with the first test.
+$(VENV)/.built: $(VENV)/.tools $(SOURCES)
+	VIRTUAL_ENV=$(CURDIR)/$(VENV) $(BIN)/maturin develop --release --extras demo
 	@touch $@
 
-demo: $(VENV)/.installed ## Run the main job on generated pictures; leaves them in demo-output/.
-	$(BIN)/python examples/quickstart.py
+$(VENV)/.installed: $(VENV)/.built
+	VIRTUAL_ENV=$(CURDIR)/$(VENV) $(BIN)/maturin develop --release --extras demo,test,torch
+	@touch $@
+
+demo: $(VENV)/.built ## Run the main job on generated pictures; leaves them in demo-output/.
+	$(BIN)/firelu demo --output demo-output
 
 test: test-rust test-python ## Run all tests (cargo and pytest).
 
@@ -40,6 +48,10 @@ test-full: test ## Run the tests and everything that takes longer.
 bench: $(VENV)/.installed ## Time the operators against a copy of the same bytes and against peers.
 	$(BIN)/python -m firelu.bench
 
+docs: $(VENV)/.built ## Build the documentation into site/.
+	VIRTUAL_ENV=$(CURDIR)/$(VENV) $(BIN)/maturin develop --release --extras demo,docs
+	$(BIN)/mkdocs build
+
 lint: $(VENV)/.installed ## Check formatting, lints, types and stubs.
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets -- -D warnings
@@ -54,8 +66,12 @@ format: $(VENV)/.tools ## Format the sources.
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-wheel: $(VENV)/.tools ## Build the wheel into dist/.
-	$(BIN)/maturin build --release --out dist
+wheel: $(VENV)/.tools ## Build the Linux wheel for old systems and the source distribution into dist/, audited.
+	$(BIN)/python -m pip install --quiet "ziglang>=0.13" "auditwheel>=6"
+	rustup target add $$(uname -m)-unknown-linux-gnu 2>/dev/null || true
+	PATH=$(CURDIR)/$(BIN):$$PATH $(BIN)/maturin build --release --zig --compatibility manylinux2014 --out dist
+	$(BIN)/maturin sdist --out dist
+	$(BIN)/auditwheel show $$(ls -t dist/*.whl | head -1)
 
 clean: ## Remove everything that was built.
-	rm -rf $(VENV) target dist demo-output bench-output
+	rm -rf $(VENV) target dist demo-output bench-output site

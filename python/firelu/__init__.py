@@ -7,6 +7,7 @@ array([-0.2,  2. ])
 array([-0.2,  2. ])
 """
 
+from . import nn
 from ._firelu import (
     Argument,
     Input,
@@ -15,10 +16,13 @@ from ._firelu import (
     OpSchema,
     Output,
     Tensor,
+    Workspace,
     __version__,
     cpu_levels,
     create_operator,
+    cuda_status,
     empty_cache,
+    from_dlpack,
     get_cpu_level,
     get_gradient_defs,
     get_num_threads,
@@ -29,6 +33,15 @@ from ._firelu import (
     set_cache_limit,
     set_cpu_level,
     set_num_threads,
+)
+from .autograd import (
+    Net,
+    add_gradient_operators,
+    grad,
+    gradient_override,
+    no_grad,
+    register_gradient,
+    register_operator,
 )
 from .errors import (
     ArgumentError,
@@ -49,6 +62,7 @@ from .functional import (
     upfirdn2d_kernel_gradient,
 )
 from .kernels import downsample2d, filter2d, make_kernel, upsample2d
+from .selftest import cuda_selftest
 
 __all__ = [
     "Argument",
@@ -57,6 +71,7 @@ __all__ = [
     "DeviceError",
     "FireluError",
     "Input",
+    "Net",
     "NoGradientError",
     "OpCost",
     "OpSchema",
@@ -65,22 +80,33 @@ __all__ = [
     "ShapeError",
     "Tensor",
     "UnknownOperatorError",
+    "Workspace",
     "__version__",
+    "add_gradient_operators",
     "cpu_levels",
     "create_operator",
+    "cuda_selftest",
+    "cuda_status",
     "downsample2d",
     "empty_cache",
     "filter2d",
+    "from_dlpack",
     "fused_leaky_relu",
     "fused_leaky_relu_gradient",
     "get_cpu_level",
     "get_gradient_defs",
     "get_num_threads",
+    "grad",
+    "gradient_override",
     "leaky_relu",
     "leaky_relu_gradient",
     "make_kernel",
     "memory_stats",
+    "nn",
+    "no_grad",
     "operators",
+    "register_gradient",
+    "register_operator",
     "run_operator",
     "schema",
     "set_cache_limit",

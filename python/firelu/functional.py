@@ -14,13 +14,13 @@ import numpy as np
 from ._firelu import BoundOperator
 from .errors import ArgumentError, ShapeError
 
-_LEAKY_RELU = BoundOperator("LeakyRelu")
-_LEAKY_RELU_GRADIENT = BoundOperator("LeakyReluGradient")
-_FUSED_LEAKY_RELU = BoundOperator("FusedLeakyRelu")
-_FUSED_LEAKY_RELU_GRADIENT = BoundOperator("FusedLeakyReluGradient")
-_UPFIRDN2D = BoundOperator("UpFirDn2d")
-_UPFIRDN2D_GRADIENT = BoundOperator("UpFirDn2dGradient")
-_UPFIRDN2D_KERNEL_GRADIENT = BoundOperator("UpFirDn2dKernelGradient")
+_LEAKY_RELU = BoundOperator("LeakyRelu").run
+_LEAKY_RELU_GRADIENT = BoundOperator("LeakyReluGradient").run
+_FUSED_LEAKY_RELU = BoundOperator("FusedLeakyRelu").run
+_FUSED_LEAKY_RELU_GRADIENT = BoundOperator("FusedLeakyReluGradient").run
+_UPFIRDN2D = BoundOperator("UpFirDn2d").run
+_UPFIRDN2D_GRADIENT = BoundOperator("UpFirDn2dGradient").run
+_UPFIRDN2D_KERNEL_GRADIENT = BoundOperator("UpFirDn2dKernelGradient").run
 
 
 def leaky_relu(x: Any, negative_slope: float = 0.01, *, out: Any = None) -> Any:
@@ -149,12 +149,19 @@ def _paddings(pad: Any) -> tuple[int, int, int, int]:
 
 def _arguments(up: Any, down: Any, pad: Any, flip_kernel: bool, gain: float) -> tuple[Any, ...]:
     """Give the operators' arguments in the schema's order."""
-    return (*_pair("up", up), *_pair("down", down), *_paddings(pad), flip_kernel, gain)
+    # What nearly everyone passes is read without a further call: this is half the time of a small picture.
+    up_x, up_y = (up, up) if type(up) is int else _pair("up", up)
+    down_x, down_y = (down, down) if type(down) is int else _pair("down", down)
+    if type(pad) is tuple and len(pad) == 2:
+        x0, x1 = y0, y1 = pad
+    else:
+        x0, x1, y0, y1 = _paddings(pad)
+    return up_x, up_y, down_x, down_y, x0, x1, y0, y1, flip_kernel, gain
 
 
 def _square(kernel: Any) -> Any:
     """Make a 1-D kernel the outer product with itself; leave a 2-D one alone."""
-    if not isinstance(kernel, np.ndarray):
+    if not hasattr(kernel, "ndim"):
         kernel = kernel if hasattr(kernel, "shape") else np.asarray(kernel)
     return np.multiply.outer(kernel, kernel) if len(kernel.shape) == 1 else kernel
 
@@ -162,7 +169,7 @@ def _square(kernel: Any) -> Any:
 def _lend_shape(operator: str, name: str, shape: Sequence[int], dtype: Any) -> np.ndarray[Any, Any]:
     """Give an array of this shape that takes no memory, for inputs of which only the shape counts."""
     try:
-        return np.ndarray(shape, dtype, np.zeros(1, dtype).data, strides=(0,) * len(shape))
+        return np.ndarray(shape, dtype, bytes(8), strides=(0,) * len(shape))
     except (TypeError, ValueError, OverflowError) as error:
         raise ShapeError(f"{operator}: {name}: got {shape!r}, takes sizes that are not negative") from error
 
@@ -207,7 +214,9 @@ def upfirdn2d(
             [1., 1., 1., 1.],
             [1., 1., 1., 1.]]])
     """
-    return _UPFIRDN2D((x, _square(kernel)), _arguments(up, down, pad, flip_kernel, gain), out)
+    if type(kernel) is not np.ndarray or kernel.ndim != 2:
+        kernel = _square(kernel)
+    return _UPFIRDN2D((x, kernel), _arguments(up, down, pad, flip_kernel, gain), out)
 
 
 def upfirdn2d_gradient(

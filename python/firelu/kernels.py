@@ -33,9 +33,7 @@ def make_kernel(taps: Any, *, normalize: bool = True, gain: float = 1.0) -> np.n
     if kernel.ndim == 1:
         kernel = np.outer(kernel, kernel)
     if kernel.ndim != 2 or 0 in kernel.shape:
-        raise ShapeError(
-            f"make_kernel: taps: got the shape {np.shape(taps)}, takes one or two dimensions with taps"
-        )
+        raise ShapeError(f"make_kernel: taps: got the shape {np.shape(taps)}, takes one or two dimensions with taps")
     if not np.isfinite(kernel).all():
         raise ArgumentError("make_kernel: taps: got NaN or infinity, takes finite numbers")
     if normalize:

@@ -1,5 +1,7 @@
 //! One match from [`Error`] to the exception classes of `firelu.errors`.
 
+use std::cell::Cell;
+
 use pyo3::exceptions::{PyKeyboardInterrupt, PyMemoryError};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -23,8 +25,24 @@ pub fn raise(error: Error) -> PyErr {
         Error::OutOfMemory { .. } => new(py, "DeviceError", &error),
         // The signal's own exception where its handler raised one; it is pending in this thread.
         Error::Interrupted => PyErr::take(py).unwrap_or_else(|| PyKeyboardInterrupt::new_err(())),
-        Error::Custom { .. } => PyErr::take(py).unwrap_or_else(|| new(py, "FireluError", &error)),
+        Error::Custom { message, .. } => {
+            let kept = CUSTOM.take().filter(|(text, _)| text == message);
+            kept.map_or_else(|| new(py, "FireluError", &error), |(_, exception)| exception)
+        }
     })
+}
+
+thread_local! {
+    /// The last exception that a user's function raised in this thread, and its text in the [`Error`].
+    static CUSTOM: Cell<Option<(String, PyErr)>> = const { Cell::new(None) };
+}
+
+/// An exception of a user's function as an [`Error`]; [`raise`] gives the exception itself back.
+pub fn custom(py: Python<'_>, operator: &str, exception: PyErr) -> Error {
+    let class = exception.get_type(py).name().map_or_else(|_| "exception".into(), |name| name.to_string());
+    let message = format!("{class}: {}", exception.value(py));
+    CUSTOM.set(Some((message.clone(), exception)));
+    Error::Custom { operator: operator.into(), message }
 }
 
 /// An exception of one of the classes of `firelu.errors`.

@@ -1,12 +1,19 @@
 //! The extension module `firelu._firelu`: the only place that knows Python and numpy.
 
 mod arrays;
+mod autograd;
+mod cuda;
+mod custom;
 mod definitions;
 mod errors;
+mod foreign;
+mod interop;
 mod run;
 mod schema;
 mod settings;
 mod tensor;
+mod torch;
+mod workspace;
 
 use pyo3::prelude::*;
 
@@ -18,6 +25,12 @@ fn _firelu(module: &Bound<'_, PyModule>) -> PyResult<()> {
     schema::register(module)?;
     definitions::register(module)?;
     settings::register(module)?;
+    cuda::register(module)?;
     tensor::register(module)?;
+    interop::register(module)?;
+    autograd::register(module)?;
+    workspace::register(module)?;
+    custom::register(module)?;
+    torch::register(module)?;
     Ok(())
 }

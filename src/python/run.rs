@@ -1,6 +1,5 @@
 //! One call: borrow, check, allocate, release the interpreter, compute, hand out.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use pyo3::prelude::*;
@@ -8,17 +7,15 @@ use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyList, PyString, PyTuple};
 use smallvec::SmallVec;
 
 use super::errors::{self, raise};
+use super::foreign::{self, Setting};
 use super::tensor::PyTensor;
-use super::{arrays, settings};
+use super::{arrays, autograd, settings};
 use crate::core::args::{ArgKind, ArgSpec, ArgValue, Args};
-use crate::core::device::{Device, Stream};
-use crate::core::operator::{Call, Operator};
+use crate::core::device::Device;
+use crate::core::operator::Operator;
 use crate::core::shape::Strides;
-use crate::core::tensor::{Parts, TensorType, TensorView, TensorViewMut};
+use crate::core::tensor::{Parts, TensorType};
 use crate::{devices, registry};
-
-/// Below so many bytes of output, releasing and taking the interpreter again costs more than the work.
-const HELD_BYTES: usize = 32 << 10;
 
 /// An operator, looked up once and called many times.
 #[pyclass(frozen, module = "firelu._firelu", name = "BoundOperator")]
@@ -34,7 +31,7 @@ impl BoundOperator {
 
     /// Run on `inputs` (`None` where omitted), with arguments in the schema's order.
     #[pyo3(signature = (inputs, args, out=None))]
-    fn __call__<'py>(
+    fn run<'py>(
         &self,
         inputs: &Bound<'py, PyTuple>,
         args: &Bound<'py, PyTuple>,
@@ -175,6 +172,7 @@ fn hold_output<'py>(operator: &Operator, object: Bound<'py, PyAny>) -> PyResult<
         return Ok(None);
     }
     if let Ok(tensor) = object.cast::<PyTensor>() {
+        autograd::check_writable(&operator.schema.name, tensor.get(), py)?;
         let parts = tensor.get().parts();
         return Ok(Some(Held { parts, owner: object, is_tensor: true }));
     }
@@ -195,7 +193,8 @@ fn hold_output<'py>(operator: &Operator, object: Bound<'py, PyAny>) -> PyResult<
     Ok(Some(Held { parts: arrays::parts_of(&array, dtype), owner: object, is_tensor: false }))
 }
 
-/// Runs a looked-up operator. Tensors in give tensors out; arrays give arrays.
+/// Runs a looked-up operator. Tensors in give tensors out, recorded where they require a gradient; arrays
+/// give arrays.
 pub fn run<'py>(
     operator: &Operator,
     inputs: &Bound<'py, PyTuple>,
@@ -203,6 +202,12 @@ pub fn run<'py>(
     out: Option<&Bound<'py, PyAny>>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let py = inputs.py();
+    if inputs.iter_borrowed().any(|input| input.is_instance_of::<PyTensor>()) {
+        match out.filter(|out| !out.is_none()) {
+            None => return autograd::run(operator, inputs, args),
+            Some(_) => autograd::refuse_recording(&operator.schema.name, inputs)?,
+        }
+    }
     let mut held: SmallVec<[Option<Held<'py>>; 4]> = SmallVec::new();
     for (index, object) in inputs.iter().enumerate() {
         held.push(hold(operator, index, object)?);
@@ -214,7 +219,7 @@ pub fn run<'py>(
     let schema = &operator.schema;
     let (device, kinds) = schema.check(&parts, &given_parts, args).map_err(raise)?;
     drop(given_parts);
-    let kernel = operator.kernel(device).map_err(raise)?;
+    operator.kernel(device).map_err(raise)?;
 
     let as_tensors = device != Device::Cpu || held.iter().flatten().any(|held| held.is_tensor);
     let mut given = given.into_iter();
@@ -226,22 +231,12 @@ pub fn run<'py>(
         });
     }
 
-    // SAFETY (both): the objects in `held` and `results` stay alive to the end of this function and own
-    // the memory that their parts describe; `check` refused outputs that share memory among themselves
-    // or with an input, except in place.
-    let sources: SmallVec<[Option<TensorView<'_>>; 4]> =
-        parts.iter().map(|parts| parts.map(|parts| unsafe { TensorView::from_parts(parts.clone()) })).collect();
-    let targets: SmallVec<[Option<TensorViewMut<'_>>; 2]> =
-        results.iter().map(|held| Some(unsafe { TensorViewMut::from_parts(held.parts.clone()) })).collect();
-    let call = Call { inputs: &sources, outputs: &targets, args, stream: Stream::default() };
-    let bytes: usize = kinds.iter().map(TensorType::bytes).sum();
-    let compute = || catch_unwind(AssertUnwindSafe(|| kernel(&call)));
-    let outcome = if bytes <= HELD_BYTES { compute() } else { py.detach(compute) };
-    match outcome {
-        Ok(result) => result.map_err(raise)?,
-        Err(panic) => return Err(internal_error(py, &schema.name, panic.as_ref())),
-    }
-    drop((sources, targets));
+    let targets: SmallVec<[Option<&Parts>; 2]> = results.iter().map(|held| Some(&held.parts)).collect();
+    // SAFETY: the objects in `held` and `results` stay alive to the end of this function and own the
+    // memory that their parts describe; `check` refused outputs that share memory among themselves or
+    // with an input, except in place.
+    unsafe { foreign::compute(py, operator, device, &parts, &targets, args, Setting::default())? };
+    drop(targets);
 
     if results.len() == 1 {
         return Ok(results.pop().expect("one result").owner);
@@ -263,14 +258,6 @@ fn allocate<'py>(
     }
     let array = arrays::new_array(py, kind, strides)?;
     Ok(Held { parts: arrays::parts_of(&array, kind.dtype), owner: array.into_any(), is_tensor: false })
-}
-
-/// A defect of firelu's own, as an ordinary exception: no panic reaches Python.
-#[cold]
-fn internal_error(py: Python<'_>, operator: &str, panic: &(dyn std::any::Any + Send)) -> PyErr {
-    let text = panic.downcast_ref::<String>().map(String::as_str).or(panic.downcast_ref::<&str>().copied());
-    let message = format!("{operator}: internal error, please report it: {}", text.unwrap_or("unknown"));
-    errors::new(py, "FireluError", message)
 }
 
 /// Whether the user asked to stop. The exception stays pending in this thread for [`raise`].

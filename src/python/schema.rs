@@ -22,6 +22,7 @@ struct PyInput {
     doc: String,
     optional: bool,
     shape_only: bool,
+    dtype: &'static str,
 }
 
 /// One output of an operator.
@@ -117,6 +118,7 @@ impl PyOpSchema {
             doc: input.doc.clone(),
             optional: input.optional,
             shape_only: input.shape_only,
+            dtype: input.dtype.name(),
         };
         self.0.schema.inputs.iter().map(make).collect()
     }
@@ -143,6 +145,12 @@ impl PyOpSchema {
         };
         schema.inplace.iter().map(names).collect()
     }
+    /// The input whose memory order the outputs keep, or None where they are row-major.
+    #[getter]
+    fn layout_of(&self) -> Option<&str> {
+        let schema = &self.0.schema;
+        schema.layout_of.and_then(|index| schema.inputs.get(index)).map(|input| input.name.as_str())
+    }
     #[getter]
     fn identical_type_and_shape(&self) -> bool {
         self.0.schema.identical
@@ -159,6 +167,11 @@ impl PyOpSchema {
     #[getter]
     fn dtypes(&self) -> Vec<&'static str> {
         self.0.schema.dtypes.iter().map(|dtype| dtype.name()).collect()
+    }
+    /// What a call costs, in words; `cost` computes it.
+    #[getter]
+    fn cost_formula(&self) -> &str {
+        self.0.schema.cost_in_words()
     }
     /// "defined", "not needed", "forbidden: why" or "not written".
     #[getter]

@@ -16,9 +16,7 @@ def make_net(dtype=torch.float64):
 
 
 def make_input(*shape, dtype=torch.float64, requires_grad=True):
-    return torch.randn(*shape, dtype=dtype, generator=torch.Generator().manual_seed(1)).requires_grad_(
-        requires_grad
-    )
+    return torch.randn(*shape, dtype=dtype, generator=torch.Generator().manual_seed(1)).requires_grad_(requires_grad)
 
 
 def gradients(net, x, flag):

@@ -12,9 +12,7 @@ mpmath.mp.dps = 50
 
 def exact_embedding(step, dim, max_period):
     half = dim // 2
-    angles = [
-        mpmath.mpf(float(step)) * mpmath.mpf(max_period) ** (-mpmath.mpf(k) / half) for k in range(half)
-    ]
+    angles = [mpmath.mpf(float(step)) * mpmath.mpf(max_period) ** (-mpmath.mpf(k) / half) for k in range(half)]
     return [*map(mpmath.cos, angles), *map(mpmath.sin, angles), *[mpmath.mpf(0)] * (dim % 2)]
 
 

@@ -49,9 +49,7 @@ def test_a_missing_torch_is_explained(name):
         WITHOUT_TORCH + "import firelu.diffusion\n"
         f"try:\n    from firelu.diffusion import {name}\nexcept ImportError as error:\n    print(error)"
     )
-    assert run(code) == (
-        f'firelu.diffusion.{name} needs torch, which is not installed: pip install "firelu[torch]"'
-    )
+    assert run(code) == (f'firelu.diffusion.{name} needs torch, which is not installed: pip install "firelu[torch]"')
 
 
 def test_missing_torch_for_noise_on_a_device():
@@ -73,9 +71,7 @@ def test_every_name_is_listed_and_documented():
             assert ">>>" in value.__doc__, name
 
 
-@pytest.mark.parametrize(
-    "module", ["checkpointing", "configuration", "embeddings", "modules", "sampling", "schedules"]
-)
+@pytest.mark.parametrize("module", ["checkpointing", "configuration", "embeddings", "modules", "sampling", "schedules"])
 def test_the_examples_in_the_docstrings(module):
     pytest.importorskip("torch", reason="some of the docstrings' examples use torch")
     result = doctest.testmod(importlib.import_module(f"firelu.diffusion.{module}"))

@@ -36,9 +36,7 @@ def test_state_dict_is_the_original_layout(strategy):
     assert blender.mix_factor.item() == 0.25
     original.load_state_dict(AlphaBlender(0.5, strategy).state_dict(), strict=True)
     assert original.mix_factor.item() == 0.5
-    assert [name for name, _ in blender.named_parameters()] == [
-        name for name, _ in original.named_parameters()
-    ]
+    assert [name for name, _ in blender.named_parameters()] == [name for name, _ in original.named_parameters()]
     assert [name for name, _ in blender.named_buffers()] == [name for name, _ in original.named_buffers()]
 
 

@@ -210,9 +210,7 @@ def test_noise_dtypes(dtype):
         dtype = pytest.importorskip("ml_dtypes", reason="numpy's bfloat16 comes from ml_dtypes").bfloat16
     noise = noise_like((1000,), rng=1, dtype=dtype)
     assert noise.dtype == np.dtype(dtype)
-    drawn = np.random.default_rng(1).standard_normal(
-        1000, dtype="float64" if dtype == "float64" else "float32"
-    )
+    drawn = np.random.default_rng(1).standard_normal(1000, dtype="float64" if dtype == "float64" else "float32")
     np.testing.assert_array_equal(noise, drawn.astype(dtype))
 
 

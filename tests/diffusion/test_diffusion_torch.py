@@ -114,9 +114,7 @@ def test_sampling_parameters_stay_tensors():
     for result, wanted in zip(results, expected, strict=True):
         assert result.dtype == torch.float64
         np.testing.assert_array_equal(result.numpy(), wanted)
-    halves = make_ddim_sampling_parameters(
-        alphacums, torch.tensor(steps), 0.7, verbose=False, dtype=torch.bfloat16
-    )
+    halves = make_ddim_sampling_parameters(alphacums, torch.tensor(steps), 0.7, verbose=False, dtype=torch.bfloat16)
     assert {half.dtype for half in halves} == {torch.bfloat16}
 
 

@@ -107,9 +107,7 @@ def operator_arguments(arguments):
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=lambda dtype: dtype.name)
-@pytest.mark.parametrize(
-    ("up", "down", "pad"), [(1, 1, (2, 1)), (2, 1, (2, 1)), (1, 2, (1, 1)), (2, 2, 2), (3, 1, 3)]
-)
+@pytest.mark.parametrize(("up", "down", "pad"), [(1, 1, (2, 1)), (2, 1, (2, 1)), (1, 2, (1, 1)), (2, 2, 2), (3, 1, 3)])
 @pytest.mark.parametrize("channels_last", [False, True])
 def test_bits_do_not_depend_on_threads(dtype, up, down, pad, channels_last, num_threads, cpu_level):
     x = np.random.default_rng(3).standard_normal((2, 5, 203, 191)).astype(dtype)
@@ -178,7 +176,7 @@ def test_kernel_helpers():
         for factor in (2, 3):
             up = firelu.upsample2d(flat, kernel, factor)
             assert up.shape == (1, 1, 16 * factor, 16 * factor)
-            if len(taps) >= factor and len(taps) % factor == 0:
+            if factor == 2 and taps != [1]:  # both phases have the same sum
                 np.testing.assert_allclose(up[..., 6:-6, 6:-6], 1, rtol=1e-6)
             down = firelu.downsample2d(flat, kernel, factor)
             assert down.shape == (1, 1, 16 // factor, 16 // factor)

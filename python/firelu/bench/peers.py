@@ -66,9 +66,7 @@ def blur_peers(x: Array, taps: Array) -> dict[str, Run]:
     if ndimage := installed("scipy.ndimage"):
 
         def with_scipy() -> None:
-            ndimage.convolve1d(
-                ndimage.convolve1d(x, taps, axis=-2, mode="constant"), taps, axis=-1, mode="constant"
-            )
+            ndimage.convolve1d(ndimage.convolve1d(x, taps, axis=-2, mode="constant"), taps, axis=-1, mode="constant")
 
         peers["scipy"] = with_scipy
     if cv2 := installed("cv2"):
@@ -99,9 +97,7 @@ def torch_filter_peers(x: Array, taps: Array, up: int, down: int, pad: tuple[int
             transposed = kernel.repeat(channels, 1, 1, 1)
             return lambda: functional.conv_transpose2d(tensor, transposed, stride=up, groups=channels)
         padded = (pad[0], pad[1], pad[0], pad[1])
-        return lambda: functional.conv2d(
-            functional.pad(tensor, padded), grouped, stride=down, groups=channels
-        )
+        return lambda: functional.conv2d(functional.pad(tensor, padded), grouped, stride=down, groups=channels)
 
     def documents_formula() -> Any:
         """Insert zeros, pad, one large convolution over planes, keep every ``down``-th sample."""

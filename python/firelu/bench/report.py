@@ -34,7 +34,7 @@ def as_json(timings: Sequence[Timing], overheads: dict[str, float]) -> dict[str,
     return {
         "firelu": __version__,
         "machine": {
-            "processor": _processor(),
+            "processor": processor(),
             "level": get_cpu_level(),
             "threads": get_num_threads(),
             "last_level_cache": cpu_cache_bytes(),
@@ -57,7 +57,8 @@ def as_json(timings: Sequence[Timing], overheads: dict[str, float]) -> dict[str,
     }
 
 
-def _processor() -> str:
+def processor() -> str:
+    """Give the name of the processor."""
     try:
         for line in Path("/proc/cpuinfo").read_text().splitlines():
             if line.startswith("model name"):

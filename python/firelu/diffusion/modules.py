@@ -42,8 +42,7 @@ class AlphaBlender(nn.Module):
         super().__init__()
         if merge_strategy not in self.strategies:
             raise ValueError(
-                f"AlphaBlender: merge_strategy must be one of {', '.join(self.strategies)}, "
-                f"got {merge_strategy!r}"
+                f"AlphaBlender: merge_strategy must be one of {', '.join(self.strategies)}, got {merge_strategy!r}"
             )
         self.merge_strategy = merge_strategy
         self.rearrange_pattern = rearrange_pattern
@@ -73,9 +72,7 @@ class AlphaBlender(nn.Module):
         learned = learned.to(image_only_indicator.device)
         return _rearrange(torch.where(image_only_indicator.bool(), 1.0, learned), self.rearrange_pattern)
 
-    def forward(
-        self, x_spatial: Tensor, x_temporal: Tensor, image_only_indicator: Tensor | None = None
-    ) -> Tensor:
+    def forward(self, x_spatial: Tensor, x_temporal: Tensor, image_only_indicator: Tensor | None = None) -> Tensor:
         """Return the blend, in the shape of the two branches and `x_spatial`'s dtype, on its device."""
         alpha = self.get_alpha(image_only_indicator).to(x_spatial)
         return alpha * x_spatial + (1.0 - alpha) * x_temporal

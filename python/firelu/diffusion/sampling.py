@@ -49,9 +49,7 @@ def make_ddim_timesteps(
     wanted = count(function, "num_ddim_timesteps", num_ddim_timesteps)
     # The original's "quad" has an answer beyond this, its "uniform" has none.
     if wanted > total and not (legacy and ddim_discr_method == "quad"):
-        raise ValueError(
-            f"{function}: num_ddim_timesteps must be at most num_ddpm_timesteps = {total}, got {wanted}"
-        )
+        raise ValueError(f"{function}: num_ddim_timesteps must be at most num_ddpm_timesteps = {total}, got {wanted}")
     if ddim_discr_method == "quad":
         base = (np.linspace(0, np.sqrt(total * 0.8), wanted) ** 2).astype(np.int64) + 1
     elif legacy:

@@ -71,9 +71,7 @@ def make_beta_schedule(
 
     near = difflib.get_close_matches(str(schedule), SCHEDULES, n=1)
     hint = f"; did you mean {near[0]!r}?" if near else ""
-    raise ValueError(
-        f"make_beta_schedule: unknown schedule {schedule!r}, known are {', '.join(SCHEDULES)}{hint}"
-    )
+    raise ValueError(f"make_beta_schedule: unknown schedule {schedule!r}, known are {', '.join(SCHEDULES)}{hint}")
 
 
 def betas_for_alpha_bar(

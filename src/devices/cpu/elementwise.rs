@@ -7,7 +7,7 @@ use crate::core::dtype::{DType, Element};
 use crate::core::error::Result;
 use crate::core::tensor::{Parts, TensorView, TensorViewMut};
 use crate::devices::cpu::features::{Level, last_level_cache};
-use crate::devices::cpu::parallel::TASK_BYTES;
+use crate::devices::cpu::parallel::{self, TASK_BYTES};
 use crate::devices::cpu::simd::{Formula, fence};
 use crate::devices::cpu::sources::{Last, LastKind, SimdElement, Sources, gather, gather_wide, scatter, with_sources};
 use crate::devices::cpu::walk::Walk;
@@ -48,6 +48,10 @@ pub fn map<T: SimdElement, const N: usize>(
     let streaming = !in_place && is_streaming(bytes);
     let operand = |parts: &Parts| (parts.pointer, parts.strides.clone());
     let walk = Walk::new(output.shape(), operand(output), inputs.map(|input| operand(input)));
+    if let Some(pattern) = pattern::<T, N>(&walk, elements, last_dtype) {
+        let pointers = inputs.map(|input| input.pointer as *const T);
+        return periodic(level, formula, (pointers, &pattern), output.pointer.cast(), elements, streaming);
+    }
     let (target_step, source_steps) = walk.run_strides();
     let dense = target_step == size && source_steps[..N - 1].iter().all(|&step| step == size);
     let last_kind = LastKind::of::<T>(last_dtype, source_steps[N - 1]);
@@ -69,6 +73,64 @@ pub fn map<T: SimdElement, const N: usize>(
     };
     // SAFETY: as above.
     unsafe { walk.for_each_run(size as usize * (N + 1), run, end_of_task) }
+}
+
+/// Runs at least as long need no pattern.
+const LONG_RUN: usize = 256;
+/// How long a pattern is at least, and the longest stretch that is worth being spread out.
+const PATTERN: usize = 2048;
+const LONGEST_PERIOD: usize = 16 << 10;
+
+/// The last operand spread out to numbers that repeat over the whole tensor, where runs would be short
+/// without: a bias along the last axis, or for each of many tiny planes.
+fn pattern<T: SimdElement, const N: usize>(walk: &Walk<N>, elements: usize, dtype: DType) -> Option<Vec<T::Compute>> {
+    let period = walk.period(size_of::<T>())?;
+    if walk.run_length() >= LONG_RUN || period > LONGEST_PERIOD || elements < 4 * period.max(PATTERN) {
+        return None;
+    }
+    let mut pattern = Vec::with_capacity(2 * PATTERN.max(period));
+    walk.for_each_run_of_last(period, |source, step, count| {
+        let length = pattern.len();
+        pattern.resize(length + count, <T::Compute as Default>::default());
+        // SAFETY: the walk's views promise every element, and the pattern has just got `count` more.
+        unsafe { gather_wide(dtype, source, step, pattern.as_mut_ptr().add(length), count) };
+    });
+    // Whole cache lines of the target, so that streamed lines are not broken between repetitions.
+    while pattern.len() < PATTERN || (pattern.len() < LONGEST_PERIOD && !pattern.len().is_multiple_of(PIECE / 8)) {
+        pattern.extend_from_within(..period);
+    }
+    Some(pattern)
+}
+
+/// Writes the formula of dense operands and of a last one that repeats.
+fn periodic<T: SimdElement, const N: usize>(
+    level: Level,
+    formula: &impl Formula<T::Compute, N>,
+    (sources, pattern): ([*const T; N], &[T::Compute]),
+    target: *mut T,
+    elements: usize,
+    streaming: bool,
+) -> Result<()> {
+    struct Shared<T, const N: usize>([*const T; N], *mut T);
+    // SAFETY: the addresses come from views that may be used from any thread; tasks write disjoint parts.
+    unsafe impl<T, const N: usize> Sync for Shared<T, N> {}
+    let shared = Shared(sources, target);
+    let bytes_per_element = size_of::<T>() * N;
+    let repetitions = (TASK_BYTES / bytes_per_element / pattern.len()).max(1);
+    let per_task = repetitions * pattern.len();
+    parallel::for_each(elements.div_ceil(per_task), elements * bytes_per_element, |task| {
+        let shared = &shared;
+        let end = ((task + 1) * per_task).min(elements);
+        for start in (task * per_task..end).step_by(pattern.len()) {
+            let pointers = shared.0.map(|source| source.wrapping_add(start));
+            let (last, length) = (Last::Wide(pattern.as_ptr()), pattern.len().min(end - start));
+            // SAFETY: these are elements of dense views, and the pattern is at least as long.
+            unsafe { contiguous(level, formula, pointers, last, shared.1.add(start), length, streaming) };
+        }
+        if streaming {
+            fence();
+        }
+    })
 }
 
 /// # Safety

@@ -1,5 +1,6 @@
 //! The processor: its instruction-set level, its registers, its threads and its memory.
 
+pub mod assign;
 pub mod broadcast;
 pub mod copy;
 pub mod elementwise;

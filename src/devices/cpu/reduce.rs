@@ -83,12 +83,13 @@ impl<const N: usize> Dims<N> {
     fn new(dims: impl Iterator<Item = Dim<N>>) -> Self {
         let (mut merged, mut elements): (SmallVec<[Dim<N>; 4]>, usize) = (SmallVec::new(), 1);
         for mut dim in dims {
-            elements *= dim.length;
+            // Beside a length of zero the others are free, and their product means nothing.
+            elements = elements.wrapping_mul(dim.length);
             if dim.length == 1 {
                 continue;
             }
             if let Some(last) = merged.last().filter(|last| last.joins(&dim)) {
-                dim.length *= last.length;
+                dim.length = dim.length.wrapping_mul(last.length);
                 merged.pop();
             }
             merged.push(dim);

@@ -167,7 +167,7 @@ impl<T: SimdElement, const N: usize> Sources<T, N> for Dense<T, N> {
     #[inline(always)]
     unsafe fn register(self, index: usize) -> [T::Register; N] {
         // SAFETY: the caller's promise.
-        std::array::from_fn(|i| unsafe { T::load(self.0[i].add(index)) })
+        unsafe { registers(self.0, index, T::load(self.0[N - 1].add(index))) }
     }
     #[cfg(target_arch = "x86_64")]
     #[inline(always)]
@@ -178,30 +178,34 @@ impl<T: SimdElement, const N: usize> Sources<T, N> for Dense<T, N> {
     }
 }
 
-/// The methods of sources whose last operand differs from the others.
+/// The methods of sources whose last operand differs from the others: where it is from an element on, what
+/// it is for one element, and for a register of them.
 macro_rules! sources_with_last {
-    ($name:ident, $from:expr, $one:expr, $register:expr) => {
+    ($name:ident, $last:ident, $index:ident, $from:expr, $one:expr, $register:expr) => {
         impl<T: SimdElement, const N: usize> Sources<T, N> for $name<T, N> {
             #[inline(always)]
-            fn from(self, start: usize) -> Self {
-                $name(self.0.map(|source| source.wrapping_add(start)), $from(self.1, start))
+            fn from(self, $index: usize) -> Self {
+                let $last = self.1;
+                $name(self.0.map(|source| source.wrapping_add($index)), $from)
             }
             #[inline(always)]
-            unsafe fn one(self, index: usize) -> [T::Compute; N] {
-                std::array::from_fn(|i| match i + 1 == N {
-                    true => $one(self.1, index),
-                    // SAFETY: the caller's promise; elements may be unaligned.
-                    false => unsafe { self.0[i].add(index).read_unaligned() }.to_compute(),
-                })
+            unsafe fn one(self, $index: usize) -> [T::Compute; N] {
+                let $last = self.1;
+                // SAFETY: the caller promises that the run has this element; it may be unaligned.
+                unsafe {
+                    let mut numbers = [$one; N];
+                    for i in 0..N - 1 {
+                        numbers[i] = self.0[i].add($index).read_unaligned().to_compute();
+                    }
+                    numbers
+                }
             }
             #[cfg(target_arch = "x86_64")]
             #[inline(always)]
-            unsafe fn register(self, index: usize) -> [T::Register; N] {
-                std::array::from_fn(|i| match i + 1 == N {
-                    true => $register(self.1, index),
-                    // SAFETY: the caller's promise.
-                    false => unsafe { T::load(self.0[i].add(index)) },
-                })
+            unsafe fn register(self, $index: usize) -> [T::Register; N] {
+                let $last = self.1;
+                // SAFETY: the caller promises AVX2 and that many elements.
+                unsafe { registers(self.0, $index, $register) }
             }
             #[cfg(target_arch = "x86_64")]
             #[inline(always)]
@@ -213,21 +217,35 @@ macro_rules! sources_with_last {
         }
     };
 }
-sources_with_last!(
-    WithConstant,
-    |value, _| value,
-    |value, _| value,
-    // SAFETY: the caller of `register` promises AVX2.
-    |value, _| unsafe { T::splat(value) }
-);
+sources_with_last!(WithConstant, value, index, value, value, T::splat(value));
 sources_with_last!(
     WithWide,
-    |numbers: *const T::Compute, start| numbers.wrapping_add(start),
-    // SAFETY: the caller of `one` promises that the run has this element; it may be unaligned.
-    |numbers: *const T::Compute, index| unsafe { numbers.add(index).read_unaligned() },
-    // SAFETY: the caller of `register` promises AVX2 and that many elements.
-    |numbers: *const T::Compute, index| unsafe { T::load_wide(numbers.add(index)) }
+    numbers,
+    index,
+    numbers.wrapping_add(index),
+    numbers.add(index).read_unaligned(),
+    T::load_wide(numbers.add(index))
 );
+
+/// Registers of all operands, the last one given. No closures: one would not have the caller's instruction
+/// set, and the loads in it would become calls.
+///
+/// # Safety
+/// As [`Sources::register`].
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+unsafe fn registers<T: SimdElement, const N: usize>(
+    sources: [*const T; N],
+    index: usize,
+    last: T::Register,
+) -> [T::Register; N] {
+    let mut registers = [last; N];
+    for i in 0..N - 1 {
+        // SAFETY: the caller's promise.
+        registers[i] = unsafe { T::load(sources[i].add(index)) };
+    }
+    registers
+}
 
 /// Runs the body with `$sources` standing for the operands of a run: the one place where the kind of
 /// the last operand becomes a type.

@@ -5,6 +5,8 @@
 //! shape alone.
 
 mod cpu;
+#[cfg(feature = "cuda")]
+mod cuda;
 pub mod formula;
 
 use smallvec::smallvec;
@@ -44,7 +46,7 @@ fn cost(schema: &OpSchema) -> impl Fn(&Signature<'_>, &[TensorType]) -> Result<O
     let schema = schema.clone();
     move |signature, outputs| {
         let operations = signature.inputs.len() as u64 - 1;
-        let flops = operations * outputs[0].shape.elements() as u64;
+        let flops = operations.saturating_mul(outputs[0].shape.elements() as u64);
         Ok(OpCost { flops, ..schema.traffic(signature.inputs, outputs) })
     }
 }
@@ -56,7 +58,8 @@ fn binary(name: &str, doc: &str, kernel: fn(&Call<'_>) -> Result<()>, gradient: 
         .output("C", "The broadcast shape, and the type of A.")
         .allow_inplace(&[(0, 0), (1, 0)])
         .inherit_onnx_schema(name)
-        .tensor_inference_function(infer_broadcast);
+        .tensor_inference_function(infer_broadcast)
+        .cost_formula("1 flop an output element; each input is read once and the output written once");
     let cost = cost(&schema);
     Operator::new(schema.cost_inference_function(cost), kernel).with_gradient(gradient)
 }
@@ -64,18 +67,19 @@ fn binary(name: &str, doc: &str, kernel: fn(&Call<'_>) -> Result<()>, gradient: 
 /// The operator `Add`.
 pub fn add() -> Operator {
     let gradient = Gradient::defined(|request: &GradientRequest<'_>| get_additive_gradient(request, 1.0));
-    binary("Add", "C = A + B, broadcast.", cpu::add, gradient)
+    with_cuda!(binary("Add", "C = A + B, broadcast.", cpu::add, gradient), cuda::add)
 }
 
 /// The operator `Sub`.
 pub fn sub() -> Operator {
     let gradient = Gradient::defined(|request: &GradientRequest<'_>| get_additive_gradient(request, -1.0));
-    binary("Sub", "C = A - B, broadcast.", cpu::sub, gradient)
+    with_cuda!(binary("Sub", "C = A - B, broadcast.", cpu::sub, gradient), cuda::sub)
 }
 
 /// The operator `Mul`.
 pub fn mul() -> Operator {
-    binary("Mul", "C = A * B, broadcast.", cpu::mul, Gradient::defined(get_mul_gradient))
+    let operator = binary("Mul", "C = A * B, broadcast.", cpu::mul, Gradient::defined(get_mul_gradient));
+    with_cuda!(operator, cuda::mul)
 }
 
 /// The operator `Sum`.
@@ -86,9 +90,11 @@ pub fn sum() -> Operator {
         .output("S", "The shape and type of X.")
         .allow_inplace(&[(0, 0)])
         .identical_type_and_shape()
-        .inherit_onnx_schema("Sum");
+        .inherit_onnx_schema("Sum")
+        .cost_formula("(inputs - 1) flops an element; each input is read once and the output written once");
     let cost = cost(&schema);
-    Operator::new(schema.cost_inference_function(cost), cpu::sum).with_gradient(Gradient::defined(get_sum_gradient))
+    let operator = Operator::new(schema.cost_inference_function(cost), cpu::sum);
+    with_cuda!(operator, cuda::sum).with_gradient(Gradient::defined(get_sum_gradient))
 }
 
 /// The gradient of the sum is that of each input: no operator at all.

@@ -5,6 +5,8 @@
 //! which y has where `alpha ≥ 0` and `scale > 0`; with other arguments x + b is computed once more.
 
 mod cpu;
+#[cfg(feature = "cuda")]
+mod cuda;
 pub mod formula;
 
 use smallvec::smallvec;
@@ -79,7 +81,7 @@ fn cost(schema: &OpSchema, added: [usize; 2]) -> impl Fn(&Signature<'_>, &[Tenso
     move |signature, outputs| {
         let is_given = |&place: &usize| signature.inputs.get(place).is_some_and(Option::is_some);
         let sums = usize::from(added.iter().all(is_given)) + outputs.len() - 1;
-        let flops = (3 + sums as u64) * outputs[0].shape.elements() as u64;
+        let flops = (3 + sums as u64).saturating_mul(outputs[0].shape.elements() as u64);
         Ok(OpCost { flops, ..schema.traffic(signature.inputs, outputs) })
     }
 }
@@ -97,9 +99,12 @@ pub fn fused_leaky_relu() -> Operator {
         check_bias(signature, 1, "B")?;
         Ok(smallvec![signature.input(0).clone()])
     });
+    let schema = schema.cost_formula(
+        "3 flops an element (compare, two products), one more with a bias; X and B are read once and Y written once",
+    );
     let cost = cost(&schema, [0, 1]);
-    Operator::new(schema.cost_inference_function(cost), cpu::forward)
-        .with_gradient(Gradient::defined(GetFusedLeakyReluGradient))
+    let operator = Operator::new(schema.cost_inference_function(cost), cpu::forward);
+    with_cuda!(operator, cuda::forward).with_gradient(Gradient::defined(GetFusedLeakyReluGradient))
 }
 
 /// The operator `FusedLeakyReluGradient`.
@@ -118,9 +123,13 @@ pub fn fused_leaky_relu_gradient() -> Operator {
         .output("dX", "The shape and type of Y.")
         .output("dB", "The length of Y's axis; absent where Y has no such axis.");
     let schema = with_args(schema).allow_inplace(&[(1, 0)]).tensor_inference_function(infer_gradient);
+    let schema = schema.cost_formula(
+        "3 flops an element (compare, two products), one more where dY and B are both given, one more for dB; Y, dY and \
+         B are read once, dX and dB written once",
+    );
     let cost = cost(&schema, [1, 2]);
-    Operator::new(schema.cost_inference_function(cost), cpu::gradient)
-        .with_gradient(Gradient::defined(get_fused_leaky_relu_gradient_gradient))
+    let operator = Operator::new(schema.cost_inference_function(cost), cpu::gradient);
+    with_cuda!(operator, cuda::gradient).with_gradient(Gradient::defined(get_fused_leaky_relu_gradient_gradient))
 }
 
 fn infer_gradient(signature: &Signature<'_>) -> Result<OutputTypes> {

@@ -4,6 +4,8 @@
 //! to repeat to. A mean is `ReduceSum` with a `scale` of one over the number of elements.
 
 mod cpu;
+#[cfg(feature = "cuda")]
+mod cuda;
 
 use smallvec::{SmallVec, smallvec};
 
@@ -54,10 +56,11 @@ pub fn reduce_sum() -> Operator {
         .arg(ArgSpec::new("keepdims", ArgValue::Bool(false), "Whether axes stay, with length one."))
         .arg(scale())
         .keeps_layout_of(None)
-        .tensor_inference_function(infer_reduce_sum);
+        .tensor_inference_function(infer_reduce_sum)
+        .cost_formula("1 flop an element of X; X is read once and Y written once");
     let cost = cost(&schema);
-    Operator::new(schema.cost_inference_function(cost), cpu::reduce_sum)
-        .with_gradient(Gradient::defined(get_reduce_sum_gradient))
+    let operator = Operator::new(schema.cost_inference_function(cost), cpu::reduce_sum);
+    with_cuda!(operator, cuda::reduce_sum).with_gradient(Gradient::defined(get_reduce_sum_gradient))
 }
 
 /// The operator `BroadcastLike`.
@@ -72,10 +75,11 @@ pub fn broadcast_like() -> Operator {
         .arg(ArgSpec::new("axes", ArgValue::Ints(vec![]), axes_doc))
         .arg(scale())
         .keeps_layout_of(Some(1))
-        .tensor_inference_function(infer_broadcast_like);
+        .tensor_inference_function(infer_broadcast_like)
+        .cost_formula("1 flop an element of Y; X is read once and Y written once");
     let cost = cost(&schema);
-    Operator::new(schema.cost_inference_function(cost), cpu::broadcast_like)
-        .with_gradient(Gradient::defined(get_broadcast_like_gradient))
+    let operator = Operator::new(schema.cost_inference_function(cost), cpu::broadcast_like);
+    with_cuda!(operator, cuda::broadcast_like).with_gradient(Gradient::defined(get_broadcast_like_gradient))
 }
 
 /// For each dimension whether it is among the axes; `None` where an axis is missing or named twice.

@@ -112,17 +112,19 @@ pub struct Support {
 impl Axis {
     /// The axis of a forward call, or why there is none.
     pub fn new(input: usize, taps: usize, up: i64, down: i64, pad: (i64, i64)) -> std::result::Result<Self, Refusal> {
-        let span = input as i128 * i128::from(up) + i128::from(pad.0) + i128::from(pad.1);
-        let output = (span - taps as i128).div_euclid(i128::from(down)) + 1;
         // Every position that a kernel computes stays below this sum.
-        let reach = [input as i128 * i128::from(up), i128::from(pad.0).abs(), i128::from(pad.1).abs(), taps as i128];
-        if reach.iter().sum::<i128>() > i128::from(i64::MAX / 4) || i128::from(down) > i128::from(i64::MAX / 4) {
+        let stretched = input as i128 * i128::from(up);
+        let reach = stretched + i128::from(pad.0).abs() + i128::from(pad.1).abs() + taps as i128;
+        if reach > i128::from(i64::MAX / 4) {
             return Err(Refusal::TooLarge);
         }
-        if output < 1 {
-            return Err(Refusal::Empty { span: span as i64 });
+        let (span, taps) = (stretched as i64 + pad.0 + pad.1, taps as i64);
+        if span < taps {
+            return Err(Refusal::Empty { span });
         }
-        Ok(Axis { input: input as i64, output: output as i64, up, down, pad: pad.0, taps: taps as i64 })
+        let rest = span - taps;
+        let output = if down == 1 { rest + 1 } else { rest / down + 1 };
+        Ok(Axis { input: input as i64, output, up, down, pad: pad.0, taps })
     }
 
     /// The axis of the adjoint, which takes y's length to x's. The kernel is reversed beside it.
@@ -150,13 +152,33 @@ impl Axis {
         Support { start, tap, count }
     }
 
+    /// What the output samples from `first` on are computed from, without a division for each.
+    #[inline]
+    pub fn supports(&self, first: i64) -> impl Iterator<Item = Support> + use<> {
+        let Axis { up, down, taps, .. } = *self;
+        let (outputs, inputs) = if up == 1 { (0, down) } else { (down % up, down / up) };
+        let (all, some) = if up == 1 { (taps, 0) } else { (taps / up, taps % up) };
+        let Support { mut start, mut tap, .. } = self.support(first);
+        std::iter::from_fn(move || {
+            let support = Support { start, tap, count: all + i64::from(tap < some) };
+            (start, tap) = (start + inputs, tap - outputs);
+            if tap < 0 {
+                (start, tap) = (start + 1, tap + up);
+            }
+            Some(support)
+        })
+    }
+
     /// The most taps that one output sample uses.
     pub fn most_taps(&self) -> i64 {
-        (self.taps - 1) / self.up + 1
+        if self.up == 1 { self.taps } else { (self.taps - 1) / self.up + 1 }
     }
 
     /// After how many outputs the taps repeat, and how many inputs on.
     pub fn period(&self) -> (i64, i64) {
+        if self.up == 1 || self.down == 1 {
+            return (self.up, self.down);
+        }
         let divisor = greatest_common_divisor(self.up, self.down);
         (self.up / divisor, self.down / divisor)
     }
@@ -301,6 +323,9 @@ mod tests {
             let ((outputs, inputs), here) = (axis.period(), axis.support(o));
             prop_assert_eq!(axis.support(o + outputs), Support { start: here.start + inputs, ..here });
             prop_assert!(here.count <= axis.most_taps());
+            let stepped: Vec<Support> = axis.supports(o).take(30).collect();
+            let each: Vec<Support> = (o..o + 30).map(|o| axis.support(o)).collect();
+            prop_assert_eq!(stepped, each);
         }
 
         #[test]

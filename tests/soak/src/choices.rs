@@ -14,9 +14,9 @@ impl<'a> Choices<'a> {
 
     /// Choices that a fuzzer makes; what it leaves open follows from what it gave.
     pub fn from_bytes(bytes: &'a [u8]) -> Self {
-        let state = bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash: u64, &byte| {
-            (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-        });
+        let state = bytes
+            .iter()
+            .fold(0xcbf2_9ce4_8422_2325, |hash: u64, &byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3));
         Choices { bytes, state }
     }
 

@@ -15,7 +15,7 @@ const LARGE: usize = 700_000;
 /// How many elements the largest tensor of a case has.
 pub fn size(choices: &mut Choices<'_>) -> usize {
     match choices.below(64) {
-        0 if choices.one_in(64) => LARGE,
+        0 if choices.one_in(256) => LARGE,
         0 => SMALL,
         1..=9 => 600,
         _ => 40,
@@ -335,7 +335,9 @@ pub fn fill(placed: &Placed, choices: &mut Choices<'_>) {
     let one = choices.between(-2.0, 2.0);
     for index in 0..placed.offsets.len() {
         match manner {
-            0 => placed.write(index, if choices.one_in(3) { choices.pick(&SPECIAL) } else { choices.between(-9.0, 9.0) }),
+            0 => {
+                placed.write(index, if choices.one_in(3) { choices.pick(&SPECIAL) } else { choices.between(-9.0, 9.0) })
+            }
             1 => placed.write_bits(index, choices.bits()),
             2 => placed.write(index, one),
             3 => placed.write(index, choices.below(5) as f64 - 2.0),

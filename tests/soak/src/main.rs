@@ -60,11 +60,9 @@ impl Tally {
     }
 
     fn add(&mut self, batch: &Value) {
-        for (counts, name) in [
-            (&mut self.computed, "computed"),
-            (&mut self.refused, "refused"),
-            (&mut self.derivatives, "derivatives"),
-        ] {
+        for (counts, name) in
+            [(&mut self.computed, "computed"), (&mut self.refused, "refused"), (&mut self.derivatives, "derivatives")]
+        {
             for (operator, count) in batch[name].as_object().into_iter().flatten() {
                 *counts.entry(operator.clone()).or_default() += count.as_u64().unwrap_or(0);
             }
@@ -147,7 +145,12 @@ fn soak(minutes: f64, seed: u64, workers: usize) -> Value {
                         (Err(_), Some((seed, ending))) => tally.fail(seed, &ending),
                         (Err(ending), None) => tally.fail(first, &ending),
                     }
-                    eprintln!("  {:.0} s: {} cases, {} failures", started.elapsed().as_secs_f64(), tally.cases(), tally.failed);
+                    eprintln!(
+                        "  {:.0} s: {} cases, {} failures",
+                        started.elapsed().as_secs_f64(),
+                        tally.cases(),
+                        tally.failed
+                    );
                 }
             });
         }

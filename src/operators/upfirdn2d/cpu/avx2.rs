@@ -12,7 +12,54 @@ use super::sums::{self, Stores, Sums};
 use super::tile::{Tile, Worker};
 use crate::core::dtype::{BFloat16, Element, Float16};
 use crate::core::error::Result;
+use crate::devices::cpu::simd;
 use crate::devices::cpu::simd::avx2::{self, Avx2Element, F32x8, F64x4};
+
+/// The numbers of two registers in turn, and back.
+trait Zip: Copy {
+    fn zip(self, other: Self) -> (Self, Self);
+    fn unzip(self, other: Self) -> (Self, Self);
+}
+
+impl Zip for F32x8 {
+    #[inline(always)]
+    fn zip(self, other: Self) -> (Self, Self) {
+        // SAFETY: a register exists, so its level was detected.
+        unsafe {
+            let (low, high) = (_mm256_unpacklo_ps(self.0, other.0), _mm256_unpackhi_ps(self.0, other.0));
+            (F32x8(_mm256_permute2f128_ps::<0x20>(low, high)), F32x8(_mm256_permute2f128_ps::<0x31>(low, high)))
+        }
+    }
+    #[inline(always)]
+    fn unzip(self, other: Self) -> (Self, Self) {
+        // SAFETY: as in `zip`.
+        unsafe {
+            let even = _mm256_castps_pd(_mm256_shuffle_ps::<0x88>(self.0, other.0));
+            let odd = _mm256_castps_pd(_mm256_shuffle_ps::<0xdd>(self.0, other.0));
+            let (even, odd) = (_mm256_permute4x64_pd::<0xd8>(even), _mm256_permute4x64_pd::<0xd8>(odd));
+            (F32x8(_mm256_castpd_ps(even)), F32x8(_mm256_castpd_ps(odd)))
+        }
+    }
+}
+
+impl Zip for F64x4 {
+    #[inline(always)]
+    fn zip(self, other: Self) -> (Self, Self) {
+        // SAFETY: a register exists, so its level was detected.
+        unsafe {
+            let (low, high) = (_mm256_unpacklo_pd(self.0, other.0), _mm256_unpackhi_pd(self.0, other.0));
+            (F64x4(_mm256_permute2f128_pd::<0x20>(low, high)), F64x4(_mm256_permute2f128_pd::<0x31>(low, high)))
+        }
+    }
+    #[inline(always)]
+    fn unzip(self, other: Self) -> (Self, Self) {
+        // SAFETY: as in `zip`.
+        unsafe {
+            let (low, high) = (_mm256_unpacklo_pd(self.0, other.0), _mm256_unpackhi_pd(self.0, other.0));
+            (F64x4(_mm256_permute4x64_pd::<0xd8>(low)), F64x4(_mm256_permute4x64_pd::<0xd8>(high)))
+        }
+    }
+}
 
 impl Register for F32x8 {
     type Number = f32;
@@ -37,43 +84,30 @@ impl Register for F32x8 {
 
     #[inline(always)]
     fn interleave<const P: usize>(v: [Self; P]) -> [Self; P] {
-        // SAFETY: as in `mul`.
-        let two = |a: F32x8, b: F32x8| unsafe {
-            let (low, high) = (_mm256_unpacklo_ps(a.0, b.0), _mm256_unpackhi_ps(a.0, b.0));
-            [F32x8(_mm256_permute2f128_ps::<0x20>(low, high)), F32x8(_mm256_permute2f128_ps::<0x31>(low, high))]
-        };
         let mut result = v;
         match P {
-            2 => result.copy_from_slice(&two(v[0], v[1])),
+            2 => (result[0], result[1]) = v[0].zip(v[1]),
             // Output place g takes number g / 3 of register g % 3.
             // SAFETY: as in `mul`.
             3 => unsafe {
-                let mix = |index: __m256i, first: i32| {
-                    let [a, b, c] = [0, 1, 2].map(|i| _mm256_permutevar8x32_ps(v[i].0, index));
-                    let lanes = |phase: i32| {
-                        let place = |l: i32| if (first + l) % 3 == phase { -1 } else { 0 };
-                        let mask = _mm256_setr_epi32(
-                            place(0),
-                            place(1),
-                            place(2),
-                            place(3),
-                            place(4),
-                            place(5),
-                            place(6),
-                            place(7),
-                        );
-                        _mm256_castsi256_ps(mask)
-                    };
-                    F32x8(_mm256_blendv_ps(_mm256_blendv_ps(a, b, lanes(1)), c, lanes(2)))
-                };
-                result[0] = mix(_mm256_setr_epi32(0, 0, 0, 1, 1, 1, 2, 2), 0);
-                result[1] = mix(_mm256_setr_epi32(2, 3, 3, 3, 4, 4, 4, 5), 8);
-                result[2] = mix(_mm256_setr_epi32(5, 5, 6, 6, 6, 7, 7, 7), 16);
+                let (a, b, c) = (v[0].0, v[1].0, v[2].0);
+                let at = _mm256_setr_epi32(0, 0, 0, 1, 1, 1, 2, 2);
+                let (p, q, r) =
+                    (_mm256_permutevar8x32_ps(a, at), _mm256_permutevar8x32_ps(b, at), _mm256_permutevar8x32_ps(c, at));
+                result[0] = F32x8(_mm256_blend_ps::<0x24>(_mm256_blend_ps::<0x92>(p, q), r));
+                let at = _mm256_setr_epi32(2, 3, 3, 3, 4, 4, 4, 5);
+                let (p, q, r) =
+                    (_mm256_permutevar8x32_ps(a, at), _mm256_permutevar8x32_ps(b, at), _mm256_permutevar8x32_ps(c, at));
+                result[1] = F32x8(_mm256_blend_ps::<0x49>(_mm256_blend_ps::<0x24>(p, q), r));
+                let at = _mm256_setr_epi32(5, 5, 6, 6, 6, 7, 7, 7);
+                let (p, q, r) =
+                    (_mm256_permutevar8x32_ps(a, at), _mm256_permutevar8x32_ps(b, at), _mm256_permutevar8x32_ps(c, at));
+                result[2] = F32x8(_mm256_blend_ps::<0x92>(_mm256_blend_ps::<0x49>(p, q), r));
             },
             4 => {
-                let (even, odd) = (two(v[0], v[2]), two(v[1], v[3]));
-                result[..2].copy_from_slice(&two(even[0], odd[0]));
-                result[2..].copy_from_slice(&two(even[1], odd[1]));
+                let (even, odd) = (v[0].zip(v[2]), v[1].zip(v[3]));
+                (result[0], result[1]) = even.0.zip(odd.0);
+                (result[2], result[3]) = even.1.zip(odd.1);
             }
             _ => unreachable!("two to four phases are interleaved in registers"),
         }
@@ -82,47 +116,25 @@ impl Register for F32x8 {
 
     #[inline(always)]
     fn deinterleave<const P: usize>(v: [Self; P]) -> [Self; P] {
-        // SAFETY: as in `mul`.
-        let two = |a: F32x8, b: F32x8| unsafe {
-            let quarters =
-                |mixed: __m256| F32x8(_mm256_castpd_ps(_mm256_permute4x64_pd::<0xd8>(_mm256_castps_pd(mixed))));
-            [quarters(_mm256_shuffle_ps::<0x88>(a.0, b.0)), quarters(_mm256_shuffle_ps::<0xdd>(a.0, b.0))]
-        };
         let mut result = v;
         match P {
-            2 => result.copy_from_slice(&two(v[0], v[1])),
+            2 => (result[0], result[1]) = v[0].unzip(v[1]),
             // Number i of phase r stands at place 3 i + r; these places differ modulo 8, so one blend
             // brings them into one register and one permutation into order.
             // SAFETY: as in `mul`.
             3 => unsafe {
-                let pick = |phase: i32| {
-                    let held = |register: i32| {
-                        let place = |l: i32| if (8 * register + l) % 3 == phase { -1 } else { 0 };
-                        let mask = _mm256_setr_epi32(
-                            place(0),
-                            place(1),
-                            place(2),
-                            place(3),
-                            place(4),
-                            place(5),
-                            place(6),
-                            place(7),
-                        );
-                        _mm256_castsi256_ps(mask)
-                    };
-                    let blended = _mm256_blendv_ps(_mm256_blendv_ps(v[0].0, v[1].0, held(1)), v[2].0, held(2));
-                    let at = |i: i32| (3 * i + phase) % 8;
-                    let order = _mm256_setr_epi32(at(0), at(1), at(2), at(3), at(4), at(5), at(6), at(7));
-                    F32x8(_mm256_permutevar8x32_ps(blended, order))
-                };
-                result[0] = pick(0);
-                result[1] = pick(1);
-                result[2] = pick(2);
+                let (a, b, c) = (v[0].0, v[1].0, v[2].0);
+                let zero = _mm256_blend_ps::<0x24>(_mm256_blend_ps::<0x92>(a, b), c);
+                let one = _mm256_blend_ps::<0x49>(_mm256_blend_ps::<0x24>(a, b), c);
+                let two = _mm256_blend_ps::<0x92>(_mm256_blend_ps::<0x49>(a, b), c);
+                result[0] = F32x8(_mm256_permutevar8x32_ps(zero, _mm256_setr_epi32(0, 3, 6, 1, 4, 7, 2, 5)));
+                result[1] = F32x8(_mm256_permutevar8x32_ps(one, _mm256_setr_epi32(1, 4, 7, 2, 5, 0, 3, 6)));
+                result[2] = F32x8(_mm256_permutevar8x32_ps(two, _mm256_setr_epi32(2, 5, 0, 3, 6, 1, 4, 7)));
             },
             4 => {
-                let (first, second) = (two(v[0], v[1]), two(v[2], v[3]));
-                let (even, odd) = (two(first[0], second[0]), two(first[1], second[1]));
-                result.copy_from_slice(&[even[0], odd[0], even[1], odd[1]]);
+                let (first, second) = (v[0].unzip(v[1]), v[2].unzip(v[3]));
+                (result[0], result[2]) = first.0.unzip(second.0);
+                (result[1], result[3]) = first.1.unzip(second.1);
             }
             _ => unreachable!("two to four phases are deinterleaved in registers"),
         }
@@ -144,7 +156,7 @@ impl Register for F32x8 {
     }
     #[inline(always)]
     fn fence() {
-        crate::devices::cpu::simd::fence();
+        simd::fence();
     }
 }
 
@@ -171,14 +183,9 @@ impl Register for F64x4 {
 
     #[inline(always)]
     fn interleave<const P: usize>(v: [Self; P]) -> [Self; P] {
-        // SAFETY: as in `mul`.
-        let two = |a: F64x4, b: F64x4| unsafe {
-            let (low, high) = (_mm256_unpacklo_pd(a.0, b.0), _mm256_unpackhi_pd(a.0, b.0));
-            [F64x4(_mm256_permute2f128_pd::<0x20>(low, high)), F64x4(_mm256_permute2f128_pd::<0x31>(low, high))]
-        };
         let mut result = v;
         match P {
-            2 => result.copy_from_slice(&two(v[0], v[1])),
+            2 => (result[0], result[1]) = v[0].zip(v[1]),
             // Output place g takes number g / 3 of register g % 3.
             // SAFETY: as in `mul`.
             3 => unsafe {
@@ -204,9 +211,9 @@ impl Register for F64x4 {
                 result[2] = F64x4(_mm256_blend_pd::<0b1001>(_mm256_blend_pd::<0b0100>(third[0], third[1]), third[2]));
             },
             4 => {
-                let (even, odd) = (two(v[0], v[2]), two(v[1], v[3]));
-                result[..2].copy_from_slice(&two(even[0], odd[0]));
-                result[2..].copy_from_slice(&two(even[1], odd[1]));
+                let (even, odd) = (v[0].zip(v[2]), v[1].zip(v[3]));
+                (result[0], result[1]) = even.0.zip(odd.0);
+                (result[2], result[3]) = even.1.zip(odd.1);
             }
             _ => unreachable!("two to four phases are interleaved in registers"),
         }
@@ -215,14 +222,9 @@ impl Register for F64x4 {
 
     #[inline(always)]
     fn deinterleave<const P: usize>(v: [Self; P]) -> [Self; P] {
-        // SAFETY: as in `mul`.
-        let two = |a: F64x4, b: F64x4| unsafe {
-            let (low, high) = (_mm256_unpacklo_pd(a.0, b.0), _mm256_unpackhi_pd(a.0, b.0));
-            [F64x4(_mm256_permute4x64_pd::<0xd8>(low)), F64x4(_mm256_permute4x64_pd::<0xd8>(high))]
-        };
         let mut result = v;
         match P {
-            2 => result.copy_from_slice(&two(v[0], v[1])),
+            2 => (result[0], result[1]) = v[0].unzip(v[1]),
             // Number i of phase r stands at place 3 i + r; these places differ modulo 4.
             // SAFETY: as in `mul`.
             3 => unsafe {
@@ -235,9 +237,9 @@ impl Register for F64x4 {
                 result[2] = F64x4(_mm256_permute4x64_pd::<0xc6>(two));
             },
             4 => {
-                let (first, second) = (two(v[0], v[1]), two(v[2], v[3]));
-                let (even, odd) = (two(first[0], second[0]), two(first[1], second[1]));
-                result.copy_from_slice(&[even[0], odd[0], even[1], odd[1]]);
+                let (first, second) = (v[0].unzip(v[1]), v[2].unzip(v[3]));
+                (result[0], result[2]) = first.0.unzip(second.0);
+                (result[1], result[3]) = first.1.unzip(second.1);
             }
             _ => unreachable!("two to four phases are deinterleaved in registers"),
         }
@@ -258,7 +260,7 @@ impl Register for F64x4 {
     }
     #[inline(always)]
     fn fence() {
-        crate::devices::cpu::simd::fence();
+        simd::fence();
     }
 }
 

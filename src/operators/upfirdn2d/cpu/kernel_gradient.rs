@@ -2,6 +2,7 @@
 //! bounded number of products, then go into float64 sums; tasks and the order of their sums follow
 //! from the shapes alone.
 
+use smallvec::SmallVec;
 use std::ops::Range;
 
 use super::FirElement;
@@ -134,7 +135,8 @@ where
     let Job { geometry, layout, grid, sums } = job;
     let (x, y, pixel) = (&geometry.x, &geometry.y, layout.pixel);
     let taps = (x.taps * y.taps) as usize;
-    let ring = y.most_taps().min(y.input).max(1);
+    let ring = (y.most_taps().min(y.input).max(1) as usize).next_power_of_two();
+    let mut rows: SmallVec<[(*const T::Compute, *mut T::Compute); 16]> = SmallVec::new();
     let per_strip = grid.bands * layout.planes;
     let mut tile = tiles.start;
     while tile < tiles.end {
@@ -142,7 +144,7 @@ where
         let columns = first..(first + grid.strip).min(x.output as usize);
         let strip = Strip::new(x, columns.clone(), pixel);
         let gathered = strip.inside_length().max(columns.len() * pixel);
-        let lengths = [ring as usize * strip.prepared_length(), strip.output_length(), taps * PLACES, gathered];
+        let lengths = [ring * strip.prepared_length(), strip.output_length(), taps * PLACES, gathered];
         let [prepared, split, places, gathered] = scratch.numbers::<T::Compute, 4>(lengths)?;
         // SAFETY: the scratch memory just given holds these; what no input fills stays zero.
         unsafe {
@@ -155,8 +157,8 @@ where
             let (plane, band) = (tile % per_strip / grid.bands, tile % grid.bands);
             let offsets = layout.offsets(plane);
             let mut next = 0;
-            for row in band * BAND..((band + 1) * BAND).min(y.output as usize) {
-                let support = y.support(row as i64);
+            let band = band * BAND..((band + 1) * BAND).min(y.output as usize);
+            for (row, support) in band.clone().zip(y.supports(band.start as i64)) {
                 let inputs = support.start.max(0)..(support.start + support.count).min(y.input);
                 next = inputs.start.max(next);
                 // SAFETY: rows and columns are inside the tensors; scratch rows are as long as the strip says.
@@ -164,19 +166,20 @@ where
                     while next < inputs.end {
                         let place = (next, strip.inside.start, strip.inside_length());
                         let source = row_of::<T>(&layout.first, offsets.0, place, pixel, gathered.cast());
-                        let target = prepared.add((next % ring) as usize * strip.prepared_length());
+                        let target = prepared.add((next as usize & (ring - 1)) * strip.prepared_length());
                         strip.split::<T, R>(source, target, Stores::Cached);
                         next += 1;
                     }
                     let place = (row as i64, columns.start as i64, columns.len() * pixel);
                     let dy = row_of::<T>(&layout.second, offsets.1, place, pixel, gathered.cast());
                     strip.split_outputs::<T, R>(dy, split);
+                    rows.clear();
                     for input in inputs {
                         let tap = support.tap + (input - support.start) * y.up;
-                        let row = prepared.add((input % ring) as usize * strip.prepared_length());
-                        let target = places.add((tap * x.taps) as usize * PLACES);
-                        strip.add_products::<R, PLACES>(split, row, target);
+                        let row = prepared.add((input as usize & (ring - 1)) * strip.prepared_length());
+                        rows.push((row as *const _, places.add((tap * x.taps) as usize * PLACES)));
                     }
+                    strip.add_products::<R, PLACES>(split, &rows);
                     pending += strip.most_products(R::LANES);
                     if pending >= PRODUCTS {
                         flush::<R>(places, *sums, taps);

@@ -47,11 +47,13 @@ pub struct Terms<C> {
     sources: SmallVec<[*const C; 32]>,
     taps: SmallVec<[C; 32]>,
     bounds: SmallVec<[usize; 8]>,
+    /// Whether a phase has no terms at all.
+    gaps: bool,
 }
 
 impl<C> Default for Terms<C> {
     fn default() -> Self {
-        Terms { sources: SmallVec::new(), taps: SmallVec::new(), bounds: SmallVec::new() }
+        Terms { sources: SmallVec::new(), taps: SmallVec::new(), bounds: SmallVec::new(), gaps: false }
     }
 }
 
@@ -66,14 +68,15 @@ impl Strip {
         let (length, step) = ((last - first) as usize, step as usize);
         // With one output in each phase nothing recurs.
         let step = if columns.len() <= phases { 1 } else { step };
-        let pitch = length.div_ceil(step) * pixel;
+        let pitch = if step == 1 { length } else { length.div_ceil(step) } * pixel;
         let inside = first.max(0)..last.min(axis.input).max(first.max(0));
         let mut strip = Strip { first, inside, pixel, step, pitch, phases, ..Strip::default() };
         for phase in 0..phases {
             let support = axis.support((columns.start + phase) as i64);
             for m in 0..support.count {
                 let column = (support.start + m - first) as usize;
-                strip.offsets.push(column % step * pitch + column / step * pixel);
+                let split = if step == 1 { column * pixel } else { column % step * pitch + column / step * pixel };
+                strip.offsets.push(split);
                 strip.taps.push((support.tap + m * axis.up) as usize);
             }
             strip.bounds.push(strip.offsets.len());
@@ -113,6 +116,7 @@ impl Strip {
         terms.sources.clear();
         terms.taps.clear();
         terms.bounds.clear();
+        terms.gaps = false;
         let mut start = 0;
         for &end in &self.bounds {
             for &(row, first_tap) in rows {
@@ -121,6 +125,7 @@ impl Strip {
                     terms.taps.push(taps[first_tap + self.taps[term]]);
                 }
             }
+            terms.gaps |= start == end || rows.is_empty();
             terms.bounds.push(terms.sources.len());
             start = end;
         }
@@ -155,6 +160,7 @@ impl Strip {
                 return;
             }
             let mut column = start;
+            // Never registers inside a closure: it would be compiled without the level's instructions.
             let scalar = |column: usize| place(column).write(source.add(column - start).read_unaligned().to_compute());
             if self.step <= 4 {
                 while column < end && column % self.step != 0 {
@@ -188,7 +194,10 @@ impl Strip {
     {
         // SAFETY: the promise of `split`: `P` registers are readable, and each split row has room for one.
         unsafe {
-            let mixed: [R; P] = std::array::from_fn(|p| <R as Access<S>>::load(source.add(p * R::LANES)));
+            let mut mixed = [<R as Access<S>>::load(source); P];
+            for (p, register) in mixed.iter_mut().enumerate().skip(1) {
+                *register = <R as Access<S>>::load(source.add(p * R::LANES));
+            }
             for (p, register) in R::deinterleave::<P>(mixed).into_iter().enumerate() {
                 <R as Access<<R as Register>::Number>>::store(register, target.add(p * self.pitch));
             }
@@ -206,20 +215,19 @@ impl Strip {
         D: Element<Compute = R::Number>,
         R: Sums<<R as Register>::Number, D> + Sums<<R as Register>::Number, <R as Register>::Number>,
     {
-        let Terms { sources, taps, bounds } = terms;
+        let Terms { sources, taps, bounds, gaps } = terms;
         let width = self.columns.len();
-        let empty = std::iter::once(&0).chain(bounds).zip(bounds).any(|(start, end)| start == end);
         // SAFETY: the caller's promise; prepared rows have the slack that reading past the end needs.
         unsafe {
             match self.phases {
                 1 => <R as Sums<R::Number, D>>::write(sources, taps, target, width * self.pixel, stores),
-                2 if self.pixel == 1 && !empty => {
+                2 if self.pixel == 1 && !gaps => {
                     <R as Sums<R::Number, D>>::write_phases::<2>(sources, taps, bounds, target, width)
                 }
-                3 if self.pixel == 1 && !empty => {
+                3 if self.pixel == 1 && !gaps => {
                     <R as Sums<R::Number, D>>::write_phases::<3>(sources, taps, bounds, target, width)
                 }
-                4 if self.pixel == 1 && !empty => {
+                4 if self.pixel == 1 && !gaps => {
                     <R as Sums<R::Number, D>>::write_phases::<4>(sources, taps, bounds, target, width)
                 }
                 _ => self.write_apart::<D, R>(terms, target, spare),
@@ -286,10 +294,19 @@ impl Strip {
             if self.phases == 1 {
                 return <R as Sums<S, R::Number>>::write(&[source], &one, target, width * pixel, Stores::Cached);
             }
+            let mut from_registers = 0;
+            if pixel == 1 {
+                from_registers = match self.phases {
+                    2 => self.split_output_registers::<S, R, 2>(source, target),
+                    3 => self.split_output_registers::<S, R, 3>(source, target),
+                    4 => self.split_output_registers::<S, R, 4>(source, target),
+                    _ => 0,
+                };
+            }
             let mut start = 0;
             for phase in 0..self.phases {
                 let count = (width - phase).div_ceil(self.phases);
-                for q in 0..count {
+                for q in from_registers..count {
                     let (from, to) = (source.add((q * self.phases + phase) * pixel), target.add((start + q) * pixel));
                     if pixel == 1 {
                         to.write(from.read_unaligned().to_compute());
@@ -302,73 +319,112 @@ impl Strip {
         }
     }
 
-    /// Adds the products of split outputs with a prepared row to the places of their taps along x,
-    /// each tap's `PLACES` numbers after the last one's.
+    /// Splits as many whole registers as there are; returns how many columns of each phase that was.
+    #[inline(always)]
+    unsafe fn split_output_registers<S, R, const P: usize>(&self, source: *const S, target: *mut R::Number) -> usize
+    where
+        S: Element<Compute = R::Number>,
+        R: Access<S> + Access<<R as Register>::Number>,
+    {
+        let width = self.columns.len();
+        let mut q = 0;
+        // SAFETY: the promise of `split_outputs`; every phase has at least `width / P` columns.
+        unsafe {
+            while (q + R::LANES) * P <= width {
+                let mut mixed = [<R as Access<S>>::load(source.add(q * P)); P];
+                for (p, register) in mixed.iter_mut().enumerate().skip(1) {
+                    *register = <R as Access<S>>::load(source.add(q * P + p * R::LANES));
+                }
+                let (split, mut start) = (R::deinterleave::<P>(mixed), 0);
+                for (p, register) in split.into_iter().enumerate() {
+                    <R as Access<<R as Register>::Number>>::store(register, target.add(start + q));
+                    start += (width - p).div_ceil(P);
+                }
+                q += R::LANES;
+            }
+        }
+        q
+    }
+
+    /// Adds the products of split outputs with prepared rows to the places of their taps: a row's along
+    /// x stand from its own place on, `PLACES` numbers each.
     ///
     /// # Safety
-    /// The register's level was detected, both rows are as this strip makes them, `places` holds all
+    /// The register's level was detected, all rows are as this strip makes them, the places hold all
     /// taps along x.
     #[inline(always)]
     pub unsafe fn add_products<R, const PLACES: usize>(
         &self,
         outputs: *const R::Number,
-        row: *const R::Number,
-        places: *mut R::Number,
+        rows: &[(*const R::Number, *mut R::Number)],
     ) where
         R: Access<<R as Register>::Number>,
     {
-        let (mut start, mut term) = (0, 0);
+        let (mut start, mut first) = (0, 0);
+        let mut factors: SmallVec<[(*const R::Number, *mut R::Number); 64]> = SmallVec::new();
         for (phase, &end) in self.bounds.iter().enumerate() {
             let count = (self.columns.len() - phase).div_ceil(self.phases) * self.pixel;
+            factors.clear();
+            for &(row, places) in rows {
+                for term in first..end {
+                    factors.push((row.wrapping_add(self.offsets[term]), places.wrapping_add(self.taps[term] * PLACES)));
+                }
+            }
             // SAFETY: the caller's promise.
             unsafe {
                 let outputs = outputs.add(start);
-                while term + 4 <= end {
-                    self.multiply::<R, 4, PLACES>(outputs, row, term, count, places);
-                    term += 4;
+                let (eights, rest) = factors.as_chunks::<8>();
+                for factors in eights {
+                    multiply::<R, 8>(outputs, factors, count);
                 }
-                while term < end {
-                    self.multiply::<R, 1, PLACES>(outputs, row, term, count, places);
-                    term += 1;
+                let (fours, rest) = rest.as_chunks::<4>();
+                for factors in fours {
+                    multiply::<R, 4>(outputs, factors, count);
+                }
+                for factor in rest.as_chunks::<1>().0 {
+                    multiply::<R, 1>(outputs, factor, count);
                 }
             }
             start += count;
+            first = end;
         }
     }
+}
 
-    #[inline(always)]
-    unsafe fn multiply<R, const N: usize, const PLACES: usize>(
-        &self,
-        outputs: *const R::Number,
-        row: *const R::Number,
-        term: usize,
-        count: usize,
-        places: *mut R::Number,
-    ) where
-        R: Access<<R as Register>::Number>,
-    {
-        // SAFETY: the promise of `add_products`; a last part of a register is read as such.
-        unsafe {
-            let places: [*mut R::Number; N] = std::array::from_fn(|n| places.add(self.taps[term + n] * PLACES));
-            let sources: [*const R::Number; N] = std::array::from_fn(|n| row.add(self.offsets[term + n]));
-            let mut sums: [R; N] = std::array::from_fn(|n| R::load(places[n]));
-            let mut q = 0;
-            while q + R::LANES <= count {
-                let output = R::load(outputs.add(q));
-                for (sum, source) in sums.iter_mut().zip(sources) {
-                    *sum = R::load(source.add(q)).multiply_add(output, *sum);
-                }
-                q += R::LANES;
+/// Adds the products of `count` outputs with each row to that row's register of sums.
+///
+/// # Safety
+/// As [`Strip::add_products`].
+#[inline(always)]
+unsafe fn multiply<R, const N: usize>(
+    outputs: *const R::Number,
+    factors: &[(*const R::Number, *mut R::Number); N],
+    count: usize,
+) where
+    R: Access<<R as Register>::Number>,
+{
+    // SAFETY: the caller's promise; a last part of a register is read as such.
+    unsafe {
+        let mut sums = [R::load(factors[0].1); N];
+        for (sum, factor) in sums.iter_mut().zip(factors).skip(1) {
+            *sum = R::load(factor.1);
+        }
+        let mut q = 0;
+        while q + R::LANES <= count {
+            let output = R::load(outputs.add(q));
+            for (sum, factor) in sums.iter_mut().zip(factors) {
+                *sum = R::load(factor.0.add(q)).multiply_add(output, *sum);
             }
-            if q < count {
-                let output = R::load_part(outputs.add(q), count - q);
-                for (sum, source) in sums.iter_mut().zip(sources) {
-                    *sum = R::load_part(source.add(q), count - q).multiply_add(output, *sum);
-                }
+            q += R::LANES;
+        }
+        if q < count {
+            let output = R::load_part(outputs.add(q), count - q);
+            for (sum, factor) in sums.iter_mut().zip(factors) {
+                *sum = R::load_part(factor.0.add(q), count - q).multiply_add(output, *sum);
             }
-            for (sum, place) in sums.into_iter().zip(places) {
-                sum.store(place);
-            }
+        }
+        for (sum, factor) in sums.into_iter().zip(factors) {
+            sum.store(factor.1);
         }
     }
 }

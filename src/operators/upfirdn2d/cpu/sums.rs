@@ -1,6 +1,10 @@
 //! The one hot loop: `target[q] = Σ_k tap_k · source_k[q]`. A vertical filter sums rows, a horizontal
 //! one sums shifts of a row, a two-dimensional one both. Terms are added in their order, whatever the
 //! place of `q` in a register or a task, so the same sums have the same bits everywhere.
+//!
+//! No closures here: unlike functions that are always inlined, they would be compiled without the
+//! level's instructions.
+#![allow(clippy::needless_range_loop)]
 
 use super::registers::{Access, Register};
 use crate::core::dtype::Element;
@@ -24,6 +28,7 @@ trait Sum<R: Register> {
 }
 
 /// A number of terms known to the compiler: sources and taps stay in registers.
+#[derive(Clone, Copy)]
 struct Few<S, R, const N: usize> {
     sources: [*const S; N],
     taps: [R; N],
@@ -37,8 +42,14 @@ where
     #[inline(always)]
     unsafe fn new(sources: &[*const S], taps: &[R::Number]) -> Self {
         // SAFETY: the caller's promise that the level was detected.
-        let taps = std::array::from_fn(|k| unsafe { R::splat(taps[k]) });
-        Few { sources: std::array::from_fn(|k| sources[k]), taps }
+        unsafe {
+            let mut few = Few { sources: [sources[0]; N], taps: [R::splat(taps[0]); N] };
+            for k in 1..N {
+                few.sources[k] = sources[k];
+                few.taps[k] = R::splat(taps[k]);
+            }
+            few
+        }
     }
 }
 
@@ -50,14 +61,18 @@ where
     #[inline(always)]
     unsafe fn block<const B: usize>(&self, q: usize) -> [R; B] {
         // SAFETY: the caller's promise.
-        std::array::from_fn(|b| unsafe {
-            let at = q + b * R::LANES;
-            let mut sum = R::load(self.sources[0].add(at)).mul(self.taps[0]);
-            for k in 1..N {
-                sum = R::load(self.sources[k].add(at)).multiply_add(self.taps[k], sum);
+        unsafe {
+            let mut sums = [self.taps[0]; B];
+            for b in 0..B {
+                sums[b] = R::load(self.sources[0].add(q + b * R::LANES)).mul(self.taps[0]);
             }
-            sum
-        })
+            for k in 1..N {
+                for b in 0..B {
+                    sums[b] = R::load(self.sources[k].add(q + b * R::LANES)).multiply_add(self.taps[k], sums[b]);
+                }
+            }
+            sums
+        }
     }
 
     #[inline(always)]
@@ -74,6 +89,7 @@ where
 }
 
 /// Any number of terms, at least one.
+#[derive(Clone, Copy)]
 struct Many<'a, S, R: Register> {
     sources: &'a [*const S],
     taps: &'a [R::Number],
@@ -86,14 +102,17 @@ where
 {
     #[inline(always)]
     unsafe fn block<const B: usize>(&self, q: usize) -> [R; B] {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller's promise; there is a tap for every source.
         unsafe {
             let tap = R::splat(self.taps[0]);
-            let mut sums: [R; B] = std::array::from_fn(|b| R::load(self.sources[0].add(q + b * R::LANES)).mul(tap));
-            for (&source, &tap) in self.sources[1..].iter().zip(&self.taps[1..]) {
-                let tap = R::splat(tap);
-                for (b, sum) in sums.iter_mut().enumerate() {
-                    *sum = R::load(source.add(q + b * R::LANES)).multiply_add(tap, *sum);
+            let mut sums = [tap; B];
+            for b in 0..B {
+                sums[b] = R::load(self.sources[0].add(q + b * R::LANES)).mul(tap);
+            }
+            for k in 1..self.sources.len() {
+                let (source, tap) = (*self.sources.get_unchecked(k), R::splat(*self.taps.get_unchecked(k)));
+                for b in 0..B {
+                    sums[b] = R::load(source.add(q + b * R::LANES)).multiply_add(tap, sums[b]);
                 }
             }
             sums
@@ -116,7 +135,8 @@ where
 /// Runs the body with the sum that suits the number of terms.
 macro_rules! with_sum {
     ($sources:expr, $taps:expr, $sum:ident, $block:ident => $body:expr) => {
-        match $sources.len() {
+        // The portable registers are too few to keep terms in.
+        match if R::STREAMS { $sources.len() } else { 0 } {
             1 => with_sum!(@few 1, $sources, $taps, $sum, $block => $body),
             2 => with_sum!(@few 2, $sources, $taps, $sum, $block => $body),
             3 => with_sum!(@few 3, $sources, $taps, $sum, $block => $body),
@@ -233,8 +253,9 @@ unsafe fn cached<D, R, const BLOCK: usize, const AHEAD: bool>(
             if AHEAD {
                 R::prefetch(next.wrapping_add(q * next_size));
             }
-            for (b, value) in sum.block::<BLOCK>(q).into_iter().enumerate() {
-                value.store(target.add(q + b * R::LANES));
+            let values = sum.block::<BLOCK>(q);
+            for b in 0..BLOCK {
+                values[b].store(target.add(q + b * R::LANES));
             }
             q += BLOCK * R::LANES;
         }
@@ -274,9 +295,9 @@ where
             let mut place = q;
             // Lines are written back to back: registers are computed first, two at a time.
             while place < q + per_line {
-                for (b, value) in sum.block::<2>(place).into_iter().enumerate() {
-                    value.stream(target.add(place + b * R::LANES));
-                }
+                let [first, second] = sum.block::<2>(place);
+                first.stream(target.add(place));
+                second.stream(target.add(place + R::LANES));
                 place += 2 * R::LANES;
             }
             q += per_line;
@@ -323,21 +344,25 @@ pub unsafe fn write_phases<S, D, R, const P: usize>(
     D: Element<Compute = R::Number>,
     R: Access<S> + Access<D>,
 {
-    let each = bounds[0];
-    let alike = (0..P).all(|p| bounds[p] == each * (p + 1));
-    let range = |p: usize| if p == 0 { 0..bounds[0] } else { bounds[p - 1]..bounds[p] };
+    let mut alike = true;
+    for p in 0..P {
+        alike &= bounds[p] == bounds[0] * (p + 1);
+    }
     // SAFETY: the caller's promise, handed on.
     unsafe {
-        match (alike, each) {
-            (true, 2) => {
-                let sums: [_; P] = std::array::from_fn(|p| Few::<S, R, 2>::new(&sources[range(p)], &taps[range(p)]));
-                phases::<D, R, P, 1>(&sums, target, count);
+        if alike && bounds[0] == 2 {
+            let mut sums = [Few::<S, R, 2>::new(sources, taps); P];
+            for p in 1..P {
+                sums[p] = Few::new(&sources[2 * p..], &taps[2 * p..]);
             }
-            _ => {
-                let sums: [_; P] =
-                    std::array::from_fn(|p| Many::<S, R> { sources: &sources[range(p)], taps: &taps[range(p)] });
-                phases::<D, R, P, 2>(&sums, target, count);
+            phases::<D, R, P, 1>(&sums, target, count);
+        } else {
+            let mut sums = [Many::<S, R> { sources: &sources[..bounds[0]], taps: &taps[..bounds[0]] }; P];
+            for p in 1..P {
+                let range = bounds[p - 1]..bounds[p];
+                sums[p] = Many { sources: &sources[range.clone()], taps: &taps[range] };
             }
+            phases::<D, R, P, 2>(&sums, target, count);
         }
     }
 }
@@ -353,20 +378,24 @@ where
     unsafe {
         while done < count {
             let mut blocks = [[R::splat(R::Number::default()); BLOCK]; P];
-            for (block, sum) in blocks.iter_mut().zip(sums) {
-                *block = sum.block::<BLOCK>(done / P);
+            for p in 0..P {
+                blocks[p] = sums[p].block::<BLOCK>(done / P);
             }
             for b in 0..BLOCK {
-                let mixed = R::interleave::<P>(std::array::from_fn(|p| blocks[p][b]));
-                for value in mixed {
-                    match count - done {
-                        0 => return,
-                        few if few < R::LANES => {
-                            value.store_part(target.add(done), few);
-                            return;
+                let mut mixed = [blocks[0][b]; P];
+                for p in 1..P {
+                    mixed[p] = blocks[p][b];
+                }
+                let mixed = R::interleave::<P>(mixed);
+                for p in 0..P {
+                    let rest = count - done;
+                    if rest < R::LANES {
+                        if rest > 0 {
+                            mixed[p].store_part(target.add(done), rest);
                         }
-                        _ => value.store(target.add(done)),
+                        return;
                     }
+                    mixed[p].store(target.add(done));
                     done += R::LANES;
                 }
             }

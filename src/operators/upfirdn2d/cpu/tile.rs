@@ -26,11 +26,11 @@ pub struct Tile<T> {
     pub rows: Range<usize>,
 }
 
-/// The input rows inside the input that an output row is summed from, and their taps.
-fn rows_inside(axis: &Axis, row: usize) -> (Range<i64>, impl Fn(i64) -> usize + use<>) {
-    let Support { start, tap, count } = axis.support(row as i64);
-    let up = axis.up;
-    (start.max(0)..(start + count).min(axis.input), move |input| (tap + (input - start) * up) as usize)
+/// The input rows inside the input that an output row is summed from, and the first one's tap.
+#[inline(always)]
+fn rows_inside(axis: &Axis, Support { start, tap, count }: Support) -> (Range<i64>, usize) {
+    let first = start.max(0);
+    (first..(start + count).min(axis.input), (tap + (first - start) * axis.up) as usize)
 }
 
 /// What a task keeps from tile to tile: a strip, its memory, and terms that do not change.
@@ -45,8 +45,8 @@ pub struct Worker<'a, C> {
     rows: *mut C,
     /// Outputs of one phase, where there are many phases.
     spare: *mut C,
-    /// How many rows a ring holds: as many as one output needs.
-    ring: i64,
+    /// How many rows a ring holds: at least as many as one output needs.
+    ring: usize,
     /// Input and output elements brought together, where theirs are not.
     pub gathered: *mut C,
 }
@@ -57,12 +57,13 @@ impl<'a, C: Compute> Worker<'a, C> {
         let geometry = &plan.geometry;
         let last = (first + plan.strip).min(geometry.x.output as usize);
         let strip = Strip::new(&geometry.x, first..last, plan.pixel);
-        let ring = geometry.y.most_taps().min(geometry.y.input).max(1);
+        // A power of two, so that finding a row's place takes no division.
+        let ring = (geometry.y.most_taps().min(geometry.y.input).max(1) as usize).next_power_of_two();
         let (prepared, rows) = match plan.order {
             Order::VerticalFirst if strip.is_plain() => (strip.prepared_length(), 0),
             Order::VerticalFirst => (strip.prepared_length(), strip.inside_length()),
-            Order::HorizontalFirst => (strip.prepared_length(), ring as usize * strip.output_length()),
-            Order::Direct => (ring as usize * strip.prepared_length(), 0),
+            Order::HorizontalFirst => (strip.prepared_length(), ring * strip.output_length()),
+            Order::Direct => (ring * strip.prepared_length(), 0),
         };
         let lengths = [prepared, rows, strip.output_length(), plan.gathered];
         let [prepared_memory, rows, spare, gathered]: [*mut C; 4] = scratch.numbers(lengths)?;
@@ -144,13 +145,15 @@ impl<'a, C: Compute> Worker<'a, C> {
         let length = self.strip.inside_length();
         let mut sources: SmallVec<[*const T; 16]> = SmallVec::new();
         let mut taps: SmallVec<[C; 16]> = SmallVec::new();
-        for row in tile.rows.clone() {
-            let (inputs, tap) = rows_inside(&self.plan.geometry.y, row);
+        let y = &self.plan.geometry.y;
+        for (row, support) in tile.rows.clone().zip(y.supports(tile.rows.start as i64)) {
+            let (inputs, mut tap) = rows_inside(y, support);
             sources.clear();
             taps.clear();
             for input in inputs {
                 sources.push(self.source(tile, input));
-                taps.push(along_y[tap(input)]);
+                taps.push(along_y[tap]);
+                tap += y.up as usize;
             }
             // SAFETY: the promise of `run`; the scratch rows are as long as the strip says.
             unsafe {
@@ -179,8 +182,9 @@ impl<'a, C: Compute> Worker<'a, C> {
         let mut sources: SmallVec<[*const C; 16]> = SmallVec::new();
         let mut taps: SmallVec<[C; 16]> = SmallVec::new();
         let mut next = 0;
-        for row in tile.rows.clone() {
-            let (inputs, tap) = rows_inside(&self.plan.geometry.y, row);
+        let y = &self.plan.geometry.y;
+        for (row, support) in tile.rows.clone().zip(y.supports(tile.rows.start as i64)) {
+            let (inputs, mut tap) = rows_inside(y, support);
             next = inputs.start.max(next);
             sources.clear();
             taps.clear();
@@ -188,13 +192,14 @@ impl<'a, C: Compute> Worker<'a, C> {
             unsafe {
                 while next < inputs.end {
                     self.strip.split::<T, R>(self.source(tile, next), self.prepared, reading);
-                    let summed = self.rows.add((next % self.ring) as usize * length);
+                    let summed = self.rows.add((next as usize & (self.ring - 1)) * length);
                     self.strip.write::<C, R>(&self.terms, summed, self.spare, Stores::Cached);
                     next += 1;
                 }
                 for input in inputs {
-                    sources.push(self.rows.add((input % self.ring) as usize * length));
-                    taps.push(along_y[tap(input)]);
+                    sources.push(self.rows.add((input as usize & (self.ring - 1)) * length));
+                    taps.push(along_y[tap]);
+                    tap += y.up as usize;
                 }
                 <R as Sums<C, T>>::write(&sources, &taps, self.target(tile, row), width, writing);
             }
@@ -212,20 +217,22 @@ impl<'a, C: Compute> Worker<'a, C> {
         let (length, taps_x) = (self.strip.prepared_length(), self.plan.geometry.x.taps as usize);
         let mut rows: SmallVec<[(*const C, usize); 16]> = SmallVec::new();
         let mut next = 0;
-        for row in tile.rows.clone() {
-            let (inputs, tap) = rows_inside(&self.plan.geometry.y, row);
+        let y = &self.plan.geometry.y;
+        for (row, support) in tile.rows.clone().zip(y.supports(tile.rows.start as i64)) {
+            let (inputs, mut tap) = rows_inside(y, support);
             next = inputs.start.max(next);
             rows.clear();
             // SAFETY: the promise of `run`; a ring holds as many rows as one output needs.
             unsafe {
                 while next < inputs.end {
-                    let prepared = self.prepared.add((next % self.ring) as usize * length);
+                    let prepared = self.prepared.add((next as usize & (self.ring - 1)) * length);
                     self.strip.split::<T, R>(self.source(tile, next), prepared, reading);
                     next += 1;
                 }
                 for input in inputs {
-                    let prepared = self.prepared.add((input % self.ring) as usize * length);
-                    rows.push((prepared as *const C, tap(input) * taps_x));
+                    let prepared = self.prepared.add((input as usize & (self.ring - 1)) * length);
+                    rows.push((prepared as *const C, tap * taps_x));
+                    tap += y.up as usize;
                 }
                 self.strip.fill_terms(&mut self.terms, &rows, &self.taps.full);
                 self.strip.write::<T, R>(&self.terms, self.target(tile, row), self.spare, writing);

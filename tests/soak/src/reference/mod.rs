@@ -22,6 +22,8 @@ pub struct Expected {
     pub values: Vec<f64>,
     /// How far each result may be from its value, before it is rounded; empty where values are exact.
     pub bounds: Vec<f64>,
+    /// Whether a NaN is right everywhere, because infinities or NaNs may meet a zero of the padding.
+    pub may_be_nan: bool,
 }
 
 /// The outputs of a call, or that it must be refused.

@@ -1,6 +1,6 @@
 //! UpFirDn2d and its gradients from the definition: zeros between samples, padding, a product sum.
 
-use super::Expected;
+use super::{Expected, computed};
 use crate::arguments::Arguments;
 use crate::rounding::{spacing, unit};
 use crate::signatures::{Array, Refused, Request};
@@ -125,8 +125,13 @@ impl Totals {
         };
         let bounds = self.magnitudes.iter().zip(&self.terms).map(bound).collect();
         let values = self.sums.into_iter().map(|sum| sum * gain).collect();
-        Expected { shape: like.shape, dtype: like.dtype, values, bounds }
+        Expected { shape: like.shape, dtype: like.dtype, values, bounds, may_be_nan: false }
     }
+}
+
+/// Whether every value is finite in the type that a dtype is computed in.
+fn all_finite(dtype: firelu::DType, array: &Array, gain: f64) -> bool {
+    array.values.iter().all(|&value| computed(dtype, computed(dtype, value) * gain).is_finite())
 }
 
 pub fn forward(request: &Request) -> Outputs {
@@ -135,7 +140,8 @@ pub fn forward(request: &Request) -> Outputs {
     let output = Array::new(&plan.output(&x.shape, &k.shape)?, x.dtype);
     let mut totals = Totals::new(output.elements());
     plan.products(&x.shape, &output.shape, &k.shape, |to, from, tap| totals.add(to, x.values[from] * k.values[tap]));
-    Ok(vec![totals.into_expected(output, plan.gain, x.dtype.compute(), |terms| terms + 8.0)])
+    let expected = totals.into_expected(output, plan.gain, x.dtype.compute(), |terms| terms + 8.0);
+    Ok(vec![Expected { may_be_nan: !all_finite(x.dtype, k, plan.gain), ..expected }])
 }
 
 pub fn gradient(request: &Request) -> Outputs {
@@ -148,7 +154,8 @@ pub fn gradient(request: &Request) -> Outputs {
     let mut totals = Totals::new(x.elements());
     plan.products(&x.shape, &dy.shape, &k.shape, |from, to, tap| totals.add(to, dy.values[from] * k.values[tap]));
     let output = Array::new(&x.shape, dy.dtype);
-    Ok(vec![totals.into_expected(output, plan.gain, dy.dtype.compute(), |terms| terms + 8.0)])
+    let expected = totals.into_expected(output, plan.gain, dy.dtype.compute(), |terms| terms + 8.0);
+    Ok(vec![Expected { may_be_nan: !all_finite(dy.dtype, k, plan.gain), ..expected }])
 }
 
 pub fn kernel_gradient(request: &Request) -> Outputs {
@@ -161,5 +168,6 @@ pub fn kernel_gradient(request: &Request) -> Outputs {
     let mut totals = Totals::new(k.elements());
     plan.products(&x.shape, &dy.shape, &k.shape, |from, to, tap| totals.add(tap, dy.values[from] * x.values[to]));
     let output = Array::new(&k.shape, k.dtype);
-    Ok(vec![totals.into_expected(output, plan.gain, x.dtype.compute(), |terms| terms.min(PRODUCTS))])
+    let expected = totals.into_expected(output, plan.gain, x.dtype.compute(), |terms| terms.min(PRODUCTS));
+    Ok(vec![Expected { may_be_nan: !(all_finite(x.dtype, x, 1.0) && all_finite(x.dtype, dy, 1.0)), ..expected }])
 }
