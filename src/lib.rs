@@ -34,9 +34,21 @@ pub use crate::core::operator::{Call, Kernel, Operator};
 pub use crate::core::schema::{InputSpec, OpCost, OpSchema, OutputSpec, Signature};
 pub use crate::core::shape::{Shape, Strides};
 pub use crate::core::tensor::{Tensor, TensorType, TensorView, TensorViewMut};
+pub use crate::graph::backward::{Backward, add_gradient_operators};
+pub use crate::graph::context::{gradient_override, no_grad};
+pub use crate::graph::tape::{BackwardOptions, Variable, apply, grad};
+pub use crate::graph::workspace::Workspace;
+pub use crate::operators::fused_leaky_relu::{
+    FusedLeakyReluArgs, FusedLeakyReluGradientOp, FusedLeakyReluOp, GetFusedLeakyReluGradient,
+};
 pub use crate::operators::leaky_relu::{GetLeakyReluGradient, LeakyReluGradientOp, LeakyReluOp};
 pub use crate::operators::run_on_device;
 pub use crate::operators::upfirdn2d::{
     GetUpFirDn2dGradient, UpFirDn2dArgs, UpFirDn2dGradientOp, UpFirDn2dKernelGradientOp, UpFirDn2dOp,
 };
 pub use crate::registry::{get_gradient_defs, register_cpu_operator, register_cuda_operator, register_gradient};
+
+// The Rust blocks of the documentation are compiled and run with the other examples.
+#[cfg(doctest)]
+#[doc = include_str!("../docs/operators.md")]
+mod operators_page {}

@@ -11,7 +11,7 @@ use crate::core::names;
 use crate::core::operator::{Call, Operator};
 use crate::core::schema::OpSchema;
 use crate::core::tensor::Tensor;
-use crate::operators::{self, leaky_relu, upfirdn2d};
+use crate::operators::{self, arithmetic, fused_leaky_relu, leaky_relu, reduce_sum, upfirdn2d};
 
 type Table = HashMap<String, Arc<Operator>>;
 
@@ -20,6 +20,14 @@ fn built_in() -> Vec<Operator> {
     vec![
         leaky_relu::leaky_relu(),
         leaky_relu::leaky_relu_gradient(),
+        fused_leaky_relu::fused_leaky_relu(),
+        fused_leaky_relu::fused_leaky_relu_gradient(),
+        arithmetic::sum(),
+        arithmetic::add(),
+        arithmetic::sub(),
+        arithmetic::mul(),
+        reduce_sum::reduce_sum(),
+        reduce_sum::broadcast_like(),
         upfirdn2d::upfirdn2d(),
         upfirdn2d::upfirdn2d_gradient(),
         upfirdn2d::upfirdn2d_kernel_gradient(),

@@ -210,12 +210,15 @@ impl Args {
     }
 
     fn fill(operator: &str, specs: &[ArgSpec], given: impl IntoIterator<Item = Option<ArgValue>>) -> Result<Self> {
-        let resolve = |(spec, value): (&ArgSpec, Option<ArgValue>)| match (value, &spec.default) {
-            (Some(value), _) => spec.check(operator, value),
-            (None, Some(default)) => Ok(default.clone()),
-            (None, None) => Err(Error::argument(operator, &spec.name, "nothing", spec.takes())),
-        };
-        specs.iter().zip(given).map(resolve).collect::<Result<_>>().map(Args)
+        let mut args = SmallVec::new();
+        for (spec, value) in specs.iter().zip(given) {
+            args.push(match (value, &spec.default) {
+                (Some(value), _) => spec.check(operator, value)?,
+                (None, Some(default)) => default.clone(),
+                (None, None) => return Err(Error::argument(operator, &spec.name, "nothing", spec.takes())),
+            });
+        }
+        Ok(Args(args))
     }
 
     /// The values in the schema's order.

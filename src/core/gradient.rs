@@ -34,9 +34,13 @@ impl GradientRequest<'_> {
         self.output_gradients.get(index).and_then(|name| name.as_deref()).unwrap_or("")
     }
 
-    /// The name that the gradient of an input gets.
+    /// The name that the gradient of an input gets; a blob that is read twice has two.
     pub fn input_gradient(&self, index: usize) -> String {
-        format!("{}_grad", self.input(index))
+        let name = self.input(index);
+        match self.def.inputs[..index.min(self.def.inputs.len())].iter().any(|earlier| earlier == name) {
+            true => format!("{name}_grad_{index}"),
+            false => format!("{name}_grad"),
+        }
     }
 
     /// Whether an output and an input are the same blob, so that the input's value is gone.

@@ -21,6 +21,17 @@ pub enum InputDType {
     Any,
 }
 
+impl InputDType {
+    /// The name Python users know.
+    pub fn name(self) -> &'static str {
+        match self {
+            InputDType::Common => "common",
+            InputDType::CommonOrFloat32 => "common or float32",
+            InputDType::Any => "any",
+        }
+    }
+}
+
 /// One input of a schema.
 #[derive(Debug, Clone)]
 pub struct InputSpec {
@@ -132,6 +143,7 @@ pub struct OpSchema {
     pub dtypes: Vec<DType>,
     infer: Option<InferFunction>,
     cost: Option<CostFunction>,
+    cost_formula: Option<String>,
 }
 
 impl OpSchema {
@@ -151,6 +163,7 @@ impl OpSchema {
             dtypes: DType::ALL.to_vec(),
             infer: None,
             cost: None,
+            cost_formula: None,
         }
     }
 
@@ -226,6 +239,21 @@ impl OpSchema {
         self
     }
 
+    /// Says in words what `cost_inference_function` computes, for whoever reads the schema.
+    pub fn cost_formula(mut self, formula: &str) -> Self {
+        self.cost_formula = Some(formula.into());
+        self
+    }
+
+    /// What a call costs, in words.
+    pub fn cost_in_words(&self) -> &str {
+        match (&self.cost_formula, &self.cost) {
+            (Some(formula), _) => formula,
+            (None, Some(_)) => "what the cost function computes",
+            (None, None) => "no flops; each input is read once and each output written once",
+        }
+    }
+
     /// Why the schema itself cannot be registered, if it cannot.
     pub fn validate(&self) -> Result<()> {
         let refuse = |what: &str, got: &str, takes: &str| Err(Error::argument(&self.name, what, got, takes));
@@ -266,6 +294,7 @@ impl OpSchema {
     pub fn infer(&self, inputs: &[Option<&TensorType>], args: &Args) -> Result<OutputTypes> {
         self.check_arity(inputs.len(), |index| inputs[index].is_some())?;
         self.check_dtypes(inputs)?;
+        self.check_sizes(inputs)?;
         let signature = Signature { operator: &self.name, inputs, args };
         let outputs = match &self.infer {
             Some(infer) => infer(&signature)?,
@@ -302,8 +331,8 @@ impl OpSchema {
         let read = inputs.iter().enumerate().filter(|(index, _)| !self.input_spec(*index).shape_only);
         OpCost {
             flops: 0,
-            bytes_read: read.filter_map(|(_, input)| input.map(|input| input.bytes() as u64)).sum(),
-            bytes_written: outputs.iter().map(|output| output.bytes() as u64).sum(),
+            bytes_read: read.flat_map(|(_, input)| input).fold(0, |sum, input| sum.saturating_add(input.bytes() as u64)),
+            bytes_written: outputs.iter().fold(0, |sum, output| sum.saturating_add(output.bytes() as u64)),
         }
     }
 
@@ -319,7 +348,7 @@ impl OpSchema {
             inputs.iter().map(|input| input.map(|parts| &parts.kind)).collect();
         let inferred = self.infer(&types, args)?;
         let device = self.check_devices(inputs)?;
-        if outputs.iter().any(Option::is_some) {
+        if !outputs.is_empty() {
             self.check_outputs(inputs, outputs, &inferred, device)?;
         }
         Ok((device, inferred))
@@ -380,6 +409,17 @@ impl OpSchema {
                     }
                     _ => format!("{dtype}, the type of {of}"),
                 });
+            }
+        }
+        Ok(())
+    }
+
+    /// Refuses shapes that no memory holds: inference is also asked about shapes without a tensor.
+    fn check_sizes(&self, inputs: &[Option<&TensorType>]) -> Result<()> {
+        for (index, input) in inputs.iter().enumerate() {
+            if let Some(input) = input.filter(|input| input.shape.checked_elements(input.dtype).is_none()) {
+                let name = &self.input_spec(index).name;
+                return Err(Error::shape(&self.name, name, &input.shape, "a size below 2^63 bytes"));
             }
         }
         Ok(())

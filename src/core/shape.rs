@@ -5,12 +5,12 @@ use std::fmt;
 
 use crate::core::dtype::DType;
 
-/// The length of each dimension, outermost first. Up to six stay on the stack.
-#[derive(Clone, PartialEq, Eq, Hash, Default)]
-pub struct Shape(SmallVec<[usize; 6]>);
+/// The length of each dimension, outermost first. Up to four stay on the stack.
+#[derive(PartialEq, Eq, Hash, Default)]
+pub struct Shape(SmallVec<[usize; 4]>);
 
 /// The distance in bytes between neighbours along each dimension; any sign, any multiple.
-pub type Strides = SmallVec<[isize; 6]>;
+pub type Strides = SmallVec<[isize; 4]>;
 
 impl Shape {
     /// The number of elements, or `None` where it, or their size in bytes, exceeds `isize::MAX`.
@@ -25,7 +25,8 @@ impl Shape {
 
     /// The number of elements of a shape whose size was checked when its tensor was made.
     pub fn elements(&self) -> usize {
-        self.0.iter().product()
+        // The other lengths of an empty shape are free: their product may leave 64 bits.
+        if self.0.contains(&0) { 0 } else { self.0.iter().product() }
     }
 
     /// The strides of a row-major array.
@@ -127,6 +128,14 @@ pub fn may_self_overlap(shape: &[usize], strides: &[isize], size: usize) -> bool
     false
 }
 
+impl Clone for Shape {
+    /// Copies the memory at once, where the derived clone would go element by element.
+    #[inline]
+    fn clone(&self) -> Self {
+        Shape(SmallVec::from_slice(&self.0))
+    }
+}
+
 impl std::ops::Deref for Shape {
     type Target = [usize];
     fn deref(&self) -> &[usize] {
@@ -193,6 +202,7 @@ mod tests {
         assert_eq!(Shape::from([usize::MAX, 0]).checked_elements(DType::Float32), Some(0));
         assert_eq!(Shape::from([usize::MAX, 2]).checked_elements(DType::Float32), None);
         assert_eq!(Shape::from([1 << 61]).checked_elements(DType::Float64), None);
+        assert_eq!(Shape::from([1 << 40, 1 << 40, 0]).elements(), 0);
     }
 
     #[test]

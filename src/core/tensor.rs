@@ -37,7 +37,7 @@ impl std::fmt::Display for TensorType {
 }
 
 /// The layout and address of a tensor: what both views share.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub struct Parts {
     /// The address of the element with index zero; on a CUDA device, its address there.
     pub pointer: *mut u8,
@@ -47,6 +47,15 @@ pub struct Parts {
     pub strides: Strides,
     /// Where the memory is.
     pub device: Device,
+}
+
+impl Clone for Parts {
+    /// Copies the strides at once, where the derived clone would go element by element.
+    #[inline]
+    fn clone(&self) -> Self {
+        let Parts { pointer, kind, strides, device } = self;
+        Parts { pointer: *pointer, kind: kind.clone(), strides: Strides::from_slice(strides), device: *device }
+    }
 }
 
 impl Parts {

@@ -1,18 +1,56 @@
 //! Where kernels run: memory, threads and instruction sets of each device.
 
 pub mod cpu;
+#[cfg(feature = "cuda")]
+pub mod cuda;
 
 use crate::core::device::Device;
-use crate::core::error::{Error, Result};
+#[cfg(not(feature = "cuda"))]
+use crate::core::error::Error;
+use crate::core::error::Result;
 use crate::core::shape::Strides;
 use crate::core::tensor::{Tensor, TensorType};
+use crate::with_element;
 
 /// Uninitialised memory for a dense tensor with these strides.
 pub fn allocate(device: Device, kind: TensorType, strides: Strides) -> Result<Tensor> {
     match device {
         Device::Cpu => cpu::memory::allocate(kind, strides),
+        #[cfg(feature = "cuda")]
+        Device::Cuda(ordinal) => cuda::memory::allocate(ordinal, kind, strides),
+        #[cfg(not(feature = "cuda"))]
         Device::Cuda(_) => {
             Err(Error::Device { device: device.to_string(), reason: "this build of firelu has no CUDA device".into() })
         }
     }
+}
+
+/// A copy in new memory of a device; dense tensors keep their memory order.
+pub fn copy(tensor: &Tensor, device: Device) -> Result<Tensor> {
+    match (tensor.device(), device) {
+        (Device::Cpu, Device::Cpu) => {
+            let strides = tensor.shape().strides_like(tensor.strides(), tensor.dtype());
+            let mut copied = allocate(device, tensor.kind().clone(), strides)?;
+            let target = copied.view_mut().expect("new memory has one owner");
+            cpu::assign::assign(&target, &tensor.view())?;
+            drop(target);
+            Ok(copied)
+        }
+        #[cfg(feature = "cuda")]
+        _ => cuda::memory::copy(tensor, device),
+        #[cfg(not(feature = "cuda"))]
+        (Device::Cpu, other) | (other, _) => {
+            Err(Error::Device { device: other.to_string(), reason: "this build of firelu has no CUDA device".into() })
+        }
+    }
+}
+
+/// A row-major tensor with one value everywhere.
+pub fn filled(device: Device, kind: &TensorType, value: f64) -> Result<Tensor> {
+    use crate::core::dtype::{Compute, Element};
+    let tensor = with_element!(kind.dtype, T => {
+        let value = T::from_compute(Compute::from_f64(value));
+        Tensor::from_vec(kind.shape.clone(), vec![value; kind.shape.elements()])
+    })?;
+    if device == Device::Cpu { Ok(tensor) } else { copy(&tensor, device) }
 }

@@ -1,1 +1,18 @@
-//! Nets of operator definitions.
+//! Gradient definitions that run. Everything here asks the registry and has no derivative of its own:
+//!
+//! - [`net`]: lists of operator definitions, JSON both ways
+//! - [`workspace`]: named blobs, and nets run on them
+//! - [`backward`]: forward definitions in, backward definitions out
+//! - [`tape`]: variables that remember how they were computed
+//! - [`context`]: whether the tape records, and gradients used instead of the registered ones
+//!
+//! [`plan`] turns one definition's gradient into places instead of names, for both [`backward`] and
+//! [`tape`]; [`execute`] runs one operator with in-place memory.
+
+pub mod backward;
+pub mod context;
+mod execute;
+pub mod net;
+pub mod plan;
+pub mod tape;
+pub mod workspace;

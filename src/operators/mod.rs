@@ -1,6 +1,20 @@
 //! The built-in operators, one folder each, and how one is run on tensors and blobs.
 
+/// Gives an operator its CUDA kernel where the crate is built with CUDA.
+macro_rules! with_cuda {
+    ($operator:expr, $kernel:path) => {{
+        #[cfg(feature = "cuda")]
+        let operator = $operator.with_cuda($kernel);
+        #[cfg(not(feature = "cuda"))]
+        let operator = $operator;
+        operator
+    }};
+}
+
+pub mod arithmetic;
+pub mod fused_leaky_relu;
 pub mod leaky_relu;
+pub mod reduce_sum;
 pub mod upfirdn2d;
 
 use smallvec::SmallVec;

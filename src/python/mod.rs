@@ -1,1 +1,37 @@
-//! The Python module.
+//! The extension module `firelu._firelu`: the only place that knows Python and numpy.
+
+mod arrays;
+mod autograd;
+mod cuda;
+mod custom;
+mod definitions;
+mod device;
+mod errors;
+mod foreign;
+mod interop;
+mod run;
+mod schema;
+mod settings;
+mod tensor;
+mod torch;
+mod workspace;
+
+use pyo3::prelude::*;
+
+#[pymodule]
+fn _firelu(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    crate::devices::cpu::parallel::INTERRUPT_CHECK.get_or_init(|| run::interrupted);
+    module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+    run::register(module)?;
+    schema::register(module)?;
+    definitions::register(module)?;
+    settings::register(module)?;
+    cuda::register(module)?;
+    tensor::register(module)?;
+    interop::register(module)?;
+    autograd::register(module)?;
+    workspace::register(module)?;
+    custom::register(module)?;
+    torch::register(module)?;
+    Ok(())
+}

@@ -3,117 +3,213 @@
 
 use std::mem::MaybeUninit;
 
-use crate::core::dtype::{Compute, Element};
+use crate::core::dtype::{DType, Element};
 use crate::core::error::Result;
 use crate::core::tensor::{Parts, TensorView, TensorViewMut};
 use crate::devices::cpu::features::{Level, last_level_cache};
-use crate::devices::cpu::simd::Formula;
+use crate::devices::cpu::parallel::{self, TASK_BYTES};
+use crate::devices::cpu::simd::{Formula, fence};
+use crate::devices::cpu::sources::{Last, LastKind, SimdElement, Sources, gather, gather_wide, scatter, with_sources};
 use crate::devices::cpu::walk::Walk;
 
-/// Everything an element-wise kernel needs of an element type.
-#[cfg(target_arch = "x86_64")]
-pub trait SimdElement: super::simd::avx2::Avx2Element {}
-#[cfg(target_arch = "x86_64")]
-impl<T: super::simd::avx2::Avx2Element> SimdElement for T {}
-/// Everything an element-wise kernel needs of an element type.
-#[cfg(not(target_arch = "x86_64"))]
-pub trait SimdElement: Element {}
-#[cfg(not(target_arch = "x86_64"))]
-impl<T: Element> SimdElement for T {}
-
 /// How many strided elements are brought together at a time; they stay in the first-level cache.
-const PIECE: usize = 512;
+pub const PIECE: usize = 512;
+
+/// Whether results of a call that moves so many bytes should bypass the caches: lines that are in no
+/// cache need not be fetched before they are overwritten.
+pub fn is_streaming(bytes: usize) -> bool {
+    bytes > last_level_cache() / 4 * 3
+}
 
 /// Writes `formula` of the inputs' elements to the output. All have the output's shape (a broadcast
-/// input has strides of zero) and element type `T`; an input may be the output itself.
-pub fn map<T, const N: usize>(
+/// input has strides of zero) and element type `T`, but the last input may be of any type. An input
+/// may be the output itself.
+pub fn map<T: SimdElement, const N: usize>(
     formula: &impl Formula<T::Compute, N>,
     output: &TensorViewMut<'_>,
     inputs: [&TensorView<'_>; N],
-) -> Result<()>
-where
-    T: SimdElement,
-    T::Compute: Compute,
-{
+) -> Result<()> {
     let level = Level::current();
     let size = size_of::<T>() as isize;
     let elements = output.shape().elements();
     let bytes = elements * size as usize * (N + 1);
-    if bytes <= super::parallel::TASK_BYTES && output.is_row_major() && inputs.iter().all(|input| input.is_row_major())
+    let last_dtype = inputs[N - 1].dtype();
+    if bytes <= TASK_BYTES
+        && last_dtype == T::DTYPE
+        && output.is_row_major()
+        && inputs.iter().all(|input| input.is_row_major())
     {
-        let sources = inputs.map(|input| input.pointer as *const T);
+        let pointers = inputs.map(|input| input.pointer as *const T);
         // SAFETY: the views promise that many elements, one after the other.
-        unsafe { contiguous(level, formula, sources, output.pointer.cast(), elements, false) };
+        unsafe { contiguous(level, formula, pointers, Last::Dense, output.pointer.cast(), elements, false) };
         return Ok(());
     }
     let in_place = inputs.iter().any(|input| input.pointer == output.pointer);
-    // Lines that are in no cache need not be fetched before they are overwritten.
-    let streaming = !in_place && bytes > last_level_cache() / 4 * 3;
+    let streaming = !in_place && is_streaming(bytes);
     let operand = |parts: &Parts| (parts.pointer, parts.strides.clone());
-    let sources = inputs.map(|input| operand(input));
-    let walk = Walk::new(output.shape(), operand(output), sources);
+    let walk = Walk::new(output.shape(), operand(output), inputs.map(|input| operand(input)));
+    if let Some(pattern) = pattern::<T, N>(&walk, elements, last_dtype) {
+        let pointers = inputs.map(|input| input.pointer as *const T);
+        return periodic(level, formula, (pointers, &pattern), output.pointer.cast(), elements, streaming);
+    }
     let (target_step, source_steps) = walk.run_strides();
-    let dense = target_step == size && source_steps.iter().all(|&step| step == size);
+    let dense = target_step == size && source_steps[..N - 1].iter().all(|&step| step == size);
+    let last_kind = LastKind::of::<T>(last_dtype, source_steps[N - 1]);
+    let end_of_task = || {
+        if streaming {
+            fence();
+        }
+    };
     // SAFETY: the views promise every element of the walk, outputs do not share memory, and a task reads
     // an input only where it is the output's own element or never written.
-    unsafe {
-        walk.for_each_run(size as usize * (N + 1), |target, sources, count| {
-            if dense || count == 1 {
-                contiguous(level, formula, sources.map(|s| s as *const T), target.cast(), count, streaming);
-            } else {
-                strided::<T, N>(level, formula, (sources, source_steps), (target, target_step), count);
+    let run = |target: *mut u8, sources: [*mut u8; N], count: usize| unsafe {
+        match last_kind {
+            Some(kind) if dense => {
+                let (pointers, last) = (sources.map(|s| s as *const T), kind.at(last_dtype, sources[N - 1]));
+                contiguous(level, formula, pointers, last, target.cast(), count, streaming);
             }
-        })
+            _ => strided::<T, N>(level, formula, (sources, source_steps, last_dtype), (target, target_step), count),
+        }
+    };
+    // SAFETY: as above.
+    unsafe { walk.for_each_run(size as usize * (N + 1), run, end_of_task) }
+}
+
+/// Runs at least as long need no pattern.
+const LONG_RUN: usize = 256;
+/// How long a pattern is at least, and the longest stretch that is worth being spread out.
+const PATTERN: usize = 2048;
+const LONGEST_PERIOD: usize = 16 << 10;
+
+/// The last operand spread out to numbers that repeat over the whole tensor, where runs would be short
+/// without: a bias along the last axis, or for each of many tiny planes.
+fn pattern<T: SimdElement, const N: usize>(walk: &Walk<N>, elements: usize, dtype: DType) -> Option<Vec<T::Compute>> {
+    let period = walk.period(size_of::<T>())?;
+    if walk.run_length() >= LONG_RUN || period > LONGEST_PERIOD || elements < 4 * period.max(PATTERN) {
+        return None;
     }
+    let mut pattern = Vec::with_capacity(2 * PATTERN.max(period));
+    walk.for_each_run_of_last(period, |source, step, count| {
+        let length = pattern.len();
+        pattern.resize(length + count, <T::Compute as Default>::default());
+        // SAFETY: the walk's views promise every element, and the pattern has just got `count` more.
+        unsafe { gather_wide(dtype, source, step, pattern.as_mut_ptr().add(length), count) };
+    });
+    // Whole cache lines of the target, so that streamed lines are not broken between repetitions.
+    while pattern.len() < PATTERN || (pattern.len() < LONGEST_PERIOD && !pattern.len().is_multiple_of(PIECE / 8)) {
+        pattern.extend_from_within(..period);
+    }
+    Some(pattern)
+}
+
+/// Writes the formula of dense operands and of a last one that repeats.
+fn periodic<T: SimdElement, const N: usize>(
+    level: Level,
+    formula: &impl Formula<T::Compute, N>,
+    (sources, pattern): ([*const T; N], &[T::Compute]),
+    target: *mut T,
+    elements: usize,
+    streaming: bool,
+) -> Result<()> {
+    struct Shared<T, const N: usize>([*const T; N], *mut T);
+    // SAFETY: the addresses come from views that may be used from any thread; tasks write disjoint parts.
+    unsafe impl<T, const N: usize> Sync for Shared<T, N> {}
+    let shared = Shared(sources, target);
+    let bytes_per_element = size_of::<T>() * N;
+    let repetitions = (TASK_BYTES / bytes_per_element / pattern.len()).max(1);
+    let per_task = repetitions * pattern.len();
+    parallel::for_each(elements.div_ceil(per_task), elements * bytes_per_element, |task| {
+        let shared = &shared;
+        let end = ((task + 1) * per_task).min(elements);
+        for start in (task * per_task..end).step_by(pattern.len()) {
+            let pointers = shared.0.map(|source| source.wrapping_add(start));
+            let (last, length) = (Last::Wide(pattern.as_ptr()), pattern.len().min(end - start));
+            // SAFETY: these are elements of dense views, and the pattern is at least as long.
+            unsafe { contiguous(level, formula, pointers, last, shared.1.add(start), length, streaming) };
+        }
+        if streaming {
+            fence();
+        }
+    })
 }
 
 /// # Safety
-/// `count` elements must be readable and writable at the given strides.
+/// `count` elements must be readable and writable at the given steps, the last source's being of the
+/// given type.
 unsafe fn strided<T: SimdElement, const N: usize>(
     level: Level,
     formula: &impl Formula<T::Compute, N>,
-    (sources, source_steps): ([*mut u8; N], [isize; N]),
+    (sources, steps, last_dtype): ([*mut u8; N], [isize; N], DType),
     (target, target_step): (*mut u8, isize),
     count: usize,
 ) {
-    let mut pieces = [const { [const { MaybeUninit::<T>::uninit() }; PIECE] }; N];
+    let mut pieces = Pieces::<T, N>::new();
     let mut result = [const { MaybeUninit::<T>::uninit() }; PIECE];
     for start in (0..count).step_by(PIECE) {
         let length = PIECE.min(count - start);
         let at = |pointer: *mut u8, step: isize| pointer.wrapping_offset(start as isize * step);
+        let starts = std::array::from_fn(|i| at(sources[i], steps[i]));
         // SAFETY: the elements from `start` on are among the caller's `count`; the buffers hold `PIECE`.
         unsafe {
-            for (piece, (source, step)) in pieces.iter_mut().zip(sources.into_iter().zip(source_steps)) {
-                gather(at(source, step), step, piece.as_mut_ptr().cast::<T>(), length);
+            let (pointers, last) = pieces.bring_together(starts, steps, last_dtype, length);
+            if target_step == size_of::<T>() as isize {
+                contiguous(level, formula, pointers, last, at(target, target_step).cast(), length, false);
+            } else {
+                contiguous(level, formula, pointers, last, result.as_mut_ptr().cast::<T>(), length, false);
+                scatter(result.as_ptr().cast::<T>(), at(target, target_step), target_step, length);
             }
-            let gathered = std::array::from_fn(|i| pieces[i].as_ptr().cast::<T>());
-            contiguous(level, formula, gathered, result.as_mut_ptr().cast::<T>(), length, false);
-            scatter(result.as_ptr().cast::<T>(), at(target, target_step), target_step, length);
         }
     }
 }
 
-/// Brings `count` elements, `step` bytes apart, together.
-///
-/// # Safety
-/// Each of those elements must be readable, and `target` must hold `count`.
-#[inline]
-unsafe fn gather<T: Element>(source: *const u8, step: isize, target: *mut T, count: usize) {
-    for i in 0..count {
-        // SAFETY: the caller promises both; elements may be unaligned.
-        unsafe { target.add(i).write(source.offset(i as isize * step).cast::<T>().read_unaligned()) };
-    }
+/// Room for a piece of each operand that is not contiguous.
+pub struct Pieces<T: Element, const N: usize> {
+    narrow: [[MaybeUninit<T>; PIECE]; N],
+    wide: [MaybeUninit<T::Compute>; PIECE],
 }
 
-/// Puts `count` elements to places `step` bytes apart.
-///
-/// # Safety
-/// Each of those places must be writable, and `source` must hold `count`.
-#[inline]
-unsafe fn scatter<T: Element>(source: *const T, target: *mut u8, step: isize, count: usize) {
-    for i in 0..count {
-        // SAFETY: the caller promises both; elements may be unaligned.
-        unsafe { target.offset(i as isize * step).cast::<T>().write_unaligned(source.add(i).read()) };
+impl<T: SimdElement, const N: usize> Pieces<T, N> {
+    /// Uninitialised room.
+    pub fn new() -> Self {
+        Pieces {
+            narrow: [const { [const { MaybeUninit::uninit() }; PIECE] }; N],
+            wide: [const { MaybeUninit::uninit() }; PIECE],
+        }
+    }
+
+    /// The operands as contiguous ones: as they are where they are, else copied to the room.
+    ///
+    /// # Safety
+    /// `length` is at most [`PIECE`], and that many elements must be readable at the given steps, the last
+    /// source's being of the given type.
+    pub unsafe fn bring_together(
+        &mut self,
+        sources: [*mut u8; N],
+        steps: [isize; N],
+        last_dtype: DType,
+        length: usize,
+    ) -> ([*const T; N], Last<T::Compute>) {
+        let mut last = Last::Dense;
+        let pointers = std::array::from_fn(|i| {
+            if steps[i] == size_of::<T>() as isize && (i + 1 < N || last_dtype == T::DTYPE) {
+                return sources[i] as *const T;
+            }
+            // SAFETY: the caller's promise; the room holds `PIECE`.
+            unsafe {
+                if i + 1 == N
+                    && let Some(kind) = LastKind::of::<T>(last_dtype, steps[i])
+                {
+                    last = kind.at(last_dtype, sources[i]);
+                } else if i + 1 == N && last_dtype != T::DTYPE {
+                    gather_wide(last_dtype, sources[i], steps[i], self.wide.as_mut_ptr().cast::<T::Compute>(), length);
+                    last = Last::Wide(self.wide.as_ptr().cast());
+                } else {
+                    gather(sources[i], steps[i], self.narrow[i].as_mut_ptr().cast::<T>(), length);
+                }
+            }
+            self.narrow[i].as_ptr().cast::<T>()
+        });
+        (pointers, last)
     }
 }
 
@@ -125,19 +221,20 @@ unsafe fn scatter<T: Element>(source: *const T, target: *mut u8, step: isize, co
 unsafe fn contiguous<T: SimdElement, const N: usize>(
     level: Level,
     formula: &impl Formula<T::Compute, N>,
-    sources: [*const T; N],
+    pointers: [*const T; N],
+    last: Last<T::Compute>,
     target: *mut T,
     count: usize,
     streaming: bool,
 ) {
     // SAFETY: the caller's promise; AVX2 is a level only where it was detected.
-    unsafe {
+    with_sources!(pointers, last, sources => unsafe {
         match level {
             #[cfg(target_arch = "x86_64")]
-            Level::Avx2 => avx2::map(formula, sources, target, count, streaming),
-            _ => native(formula, sources, target, count),
+            Level::Avx2 => avx2::map::<T, N>(formula, sources, target, count, streaming),
+            _ => native::<T, N>(formula, sources, target, count),
         }
-    }
+    })
 }
 
 /// One element at a time, which the compiler turns into what every processor has.
@@ -145,18 +242,15 @@ unsafe fn contiguous<T: SimdElement, const N: usize>(
 /// # Safety
 /// As [`contiguous`].
 #[inline]
-unsafe fn native<T: Element, const N: usize>(
+unsafe fn native<T: SimdElement, const N: usize>(
     formula: &impl Formula<T::Compute, N>,
-    sources: [*const T; N],
+    sources: impl Sources<T, N>,
     target: *mut T,
     count: usize,
 ) {
     for i in 0..count {
         // SAFETY: the caller's promise; elements may be unaligned.
-        unsafe {
-            let operands = sources.map(|source| source.add(i).read_unaligned().to_compute());
-            target.add(i).write_unaligned(T::from_compute(formula.apply(operands)));
-        }
+        unsafe { target.add(i).write_unaligned(T::from_compute(formula.apply(sources.one(i)))) };
     }
 }
 
@@ -164,10 +258,8 @@ unsafe fn native<T: Element, const N: usize>(
 mod avx2 {
     use super::native;
     use crate::devices::cpu::simd::Formula;
-    use crate::devices::cpu::simd::avx2::{Avx2Element, LINE, fence, prefetch};
-
-    /// How far ahead of the loads lines are asked for.
-    const AHEAD: usize = 1024;
+    use crate::devices::cpu::simd::avx2::{AHEAD, Avx2Element, LINE};
+    use crate::devices::cpu::sources::Sources;
 
     /// A line of the target at a time: registers are filled, computed and stored back to back.
     ///
@@ -176,7 +268,7 @@ mod avx2 {
     #[target_feature(enable = "avx2,fma,f16c")]
     pub unsafe fn map<T: Avx2Element, const N: usize>(
         formula: &impl Formula<T::Compute, N>,
-        sources: [*const T; N],
+        sources: impl Sources<T, N>,
         target: *mut T,
         count: usize,
         streaming: bool,
@@ -185,7 +277,7 @@ mod avx2 {
         let misaligned = target as usize % LINE;
         let mut done = 0;
         // Lines are written whole, so streaming starts at the first that begins inside the run.
-        let streaming = streaming && misaligned % size_of::<T>() == 0;
+        let streaming = streaming && misaligned.is_multiple_of(size_of::<T>());
         if streaming && misaligned != 0 {
             done = ((LINE - misaligned) / size_of::<T>()).min(count);
             // SAFETY: `done` is at most `count`.
@@ -198,31 +290,25 @@ mod avx2 {
                 while done + per_line <= count {
                     for register in 0..per_line / T::LANES {
                         let at = done + register * T::LANES;
-                        let value = formula.apply(std::array::from_fn(|i| T::load(sources[i].add(at))));
-                        T::stream(target.add(at), value);
+                        T::stream(target.add(at), formula.apply(sources.register(at)));
                     }
-                    for source in sources {
-                        prefetch(source.add(done).cast(), AHEAD);
-                    }
+                    sources.prefetch(done, AHEAD);
                     done += per_line;
                 }
-                fence();
             } else {
                 while done + per_line <= count {
                     for register in 0..per_line / T::LANES {
                         let at = done + register * T::LANES;
-                        let value = formula.apply(std::array::from_fn(|i| T::load(sources[i].add(at))));
-                        T::store(target.add(at), value);
+                        T::store(target.add(at), formula.apply(sources.register(at)));
                     }
                     done += per_line;
                 }
             }
             while done + T::LANES <= count {
-                let value = formula.apply(std::array::from_fn(|i| T::load(sources[i].add(done))));
-                T::store(target.add(done), value);
+                T::store(target.add(done), formula.apply(sources.register(done)));
                 done += T::LANES;
             }
-            native(formula, sources.map(|source| source.add(done)), target.add(done), count - done);
+            native(formula, sources.from(done), target.add(done), count - done);
         }
     }
 }

@@ -4,12 +4,13 @@
 use std::alloc::{Layout, alloc, dealloc};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, TryLockError};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use crate::core::device::Device;
 use crate::core::error::{Error, Result};
 use crate::core::shape::Strides;
 use crate::core::tensor::{Storage, Tensor, TensorType};
+use crate::devices::cpu::free_list::{Blocks, FreeList};
 
 /// Smaller blocks are left to the allocator, which recycles them well.
 pub const POOLED_BYTES: usize = 1 << 20;
@@ -24,6 +25,21 @@ const DEFAULT_CACHE_BYTES: usize = 1 << 30;
 pub fn allocate(kind: TensorType, strides: Strides) -> Result<Tensor> {
     let bytes = kind.bytes();
     Tensor::from_storage(Arc::new(Block::new(bytes)?), 0, kind, strides)
+}
+
+/// `count` copies of a number, for sums on the way: an error, not an abort, where there is no memory.
+pub fn numbers<T: Copy>(number: T, count: usize) -> Result<Vec<T>> {
+    let mut numbers = Vec::new();
+    reserve(&mut numbers, count)?;
+    numbers.resize(count, number);
+    Ok(numbers)
+}
+
+/// Makes room for `count` more elements, or says that there is none.
+pub fn reserve<T>(vector: &mut Vec<T>, count: usize) -> Result<()> {
+    let bytes = count.saturating_mul(size_of::<T>());
+    let out_of_memory = |_| Error::OutOfMemory { device: Device::Cpu.to_string(), bytes };
+    vector.try_reserve_exact(count).map_err(out_of_memory)
 }
 
 /// Memory of the CPU: pooled where large. Returned to the pool, or freed, when dropped.
@@ -51,12 +67,11 @@ impl Block {
             return Ok(Block { pointer, bytes, capacity: bytes });
         }
         let capacity = size_class(bytes).ok_or_else(out_of_memory)?;
-        let recycled = lock().and_then(|mut pool| pool.take(capacity));
-        if recycled.is_some() {
-            RECYCLED.fetch_add(1, Ordering::Relaxed);
-        }
-        let pointer = match recycled {
-            Some(pointer) => pointer,
+        let pointer = match POOL.take(capacity) {
+            Some(Address(pointer)) => {
+                RECYCLED.fetch_add(1, Ordering::Relaxed);
+                pointer
+            }
             // The cache itself may hold what is missing: empty it and ask once more.
             None => map(capacity)
                 .or_else(|| {
@@ -83,10 +98,7 @@ impl Drop for Block {
             return;
         }
         IN_USE.fetch_sub(self.capacity, Ordering::Relaxed);
-        let kept = lock().is_some_and(|mut pool| pool.put(self.pointer, self.capacity));
-        if !kept {
-            unmap(self.pointer, self.capacity);
-        }
+        POOL.put(Address(self.pointer), self.capacity, cache_limit(), unmap);
     }
 }
 
@@ -112,58 +124,17 @@ fn size_class(bytes: usize) -> Option<usize> {
     bytes.checked_next_multiple_of(step).filter(|&size| size <= isize::MAX as usize)
 }
 
-/// Free blocks, most recently freed last: the warmest is handed out first.
-struct Pool {
-    free: Vec<(NonNull<u8>, usize)>,
-    cached: usize,
-}
+/// The address of a free block, owned by the list it is in.
+struct Address(NonNull<u8>);
 
-// SAFETY: the pool owns the free blocks; their addresses are not tied to a thread.
-unsafe impl Send for Pool {}
+// SAFETY: whoever holds the address of a free block owns its memory, which is not tied to a thread.
+unsafe impl Send for Address {}
 
-impl Pool {
-    fn take(&mut self, capacity: usize) -> Option<NonNull<u8>> {
-        let index = self.free.iter().rposition(|&(_, size)| size == capacity)?;
-        let (pointer, size) = self.free.remove(index);
-        self.cached -= size;
-        Some(pointer)
-    }
-
-    /// Keeps a block, dropping the coldest ones to stay below the limit; false where it is too large.
-    fn put(&mut self, pointer: NonNull<u8>, capacity: usize) -> bool {
-        let limit = cache_limit();
-        if capacity > limit {
-            return false;
-        }
-        while self.cached + capacity > limit {
-            let (oldest, size) = self.free.remove(0);
-            self.cached -= size;
-            unmap(oldest, size);
-        }
-        self.free.push((pointer, capacity));
-        self.cached += capacity;
-        true
-    }
-}
-
-static POOL: Mutex<Pool> = Mutex::new(Pool { free: Vec::new(), cached: 0 });
+static POOL: FreeList<Address> = FreeList::new(Mutex::new(Blocks::new()));
 static IN_USE: AtomicUsize = AtomicUsize::new(0);
 static RECYCLED: AtomicU64 = AtomicU64::new(0);
 static MAPPED: AtomicU64 = AtomicU64::new(0);
 static LIMIT: OnceLock<AtomicUsize> = OnceLock::new();
-
-/// The pool, or `None` where it stays locked: after a fork its owner may be a thread that no longer
-/// exists, and memory then comes from the system.
-fn lock() -> Option<MutexGuard<'static, Pool>> {
-    for _ in 0..1000 {
-        match POOL.try_lock() {
-            Ok(pool) => return Some(pool),
-            Err(TryLockError::Poisoned(poisoned)) => return Some(poisoned.into_inner()),
-            Err(TryLockError::WouldBlock) => std::hint::spin_loop(),
-        }
-    }
-    None
-}
 
 fn limit() -> &'static AtomicUsize {
     LIMIT.get_or_init(|| {
@@ -180,23 +151,12 @@ pub fn cache_limit() -> usize {
 /// Changes that limit; what exceeds it is returned to the system now.
 pub fn set_cache_limit(bytes: usize) {
     limit().store(bytes, Ordering::Relaxed);
-    if let Some(mut pool) = lock() {
-        while pool.cached > bytes {
-            let (pointer, size) = pool.free.remove(0);
-            pool.cached -= size;
-            unmap(pointer, size);
-        }
-    }
+    POOL.shrink(bytes, unmap);
 }
 
 /// Returns every free block to the system.
 pub fn empty_cache() {
-    if let Some(mut pool) = lock() {
-        pool.cached = 0;
-        for (pointer, size) in std::mem::take(&mut pool.free) {
-            unmap(pointer, size);
-        }
-    }
+    POOL.shrink(0, unmap);
 }
 
 /// What the pool holds and has done.
@@ -218,7 +178,7 @@ pub struct Stats {
 pub fn stats() -> Stats {
     Stats {
         in_use: IN_USE.load(Ordering::Relaxed),
-        cached: lock().map_or(0, |pool| pool.cached),
+        cached: POOL.bytes(),
         limit: cache_limit(),
         recycled: RECYCLED.load(Ordering::Relaxed),
         mapped: MAPPED.load(Ordering::Relaxed),
@@ -252,7 +212,7 @@ fn map(capacity: usize) -> Option<NonNull<u8>> {
 }
 
 #[cfg(target_os = "linux")]
-fn unmap(pointer: NonNull<u8>, capacity: usize) {
+fn unmap(Address(pointer): Address, capacity: usize) {
     // SAFETY: `map` made exactly this range, and its last owner has given it up.
     unsafe { libc::munmap(pointer.as_ptr().cast(), capacity) };
 }
@@ -265,7 +225,7 @@ fn map(capacity: usize) -> Option<NonNull<u8>> {
 }
 
 #[cfg(not(target_os = "linux"))]
-fn unmap(pointer: NonNull<u8>, capacity: usize) {
+fn unmap(Address(pointer): Address, capacity: usize) {
     // SAFETY: `map` allocated this address with this very layout.
     unsafe { dealloc(pointer.as_ptr(), Layout::from_size_align_unchecked(capacity, HUGE_PAGE)) };
 }
@@ -278,7 +238,7 @@ mod tests {
     fn size_classes_waste_at_most_an_eighth() {
         for bytes in [POOLED_BYTES, HUGE_PAGE, HUGE_PAGE + 1, 100 << 20, (100 << 20) + 1, 1 << 40] {
             let class = size_class(bytes).unwrap();
-            assert!(class >= bytes && class % HUGE_PAGE == 0);
+            assert!(class >= bytes && class.is_multiple_of(HUGE_PAGE));
             assert!(class - bytes < HUGE_PAGE.max(bytes / 8 + 1), "{bytes} -> {class}");
         }
         assert_eq!(size_class(usize::MAX), None);

@@ -1,8 +1,17 @@
 //! The processor: its instruction-set level, its registers, its threads and its memory.
 
+pub mod assign;
+pub mod broadcast;
+pub mod copy;
 pub mod elementwise;
 pub mod features;
+mod free_list;
+pub mod lanes;
 pub mod memory;
 pub mod parallel;
+pub mod reduce;
 pub mod simd;
+pub mod sources;
+mod sync;
+mod tasks;
 pub mod walk;

@@ -2,11 +2,12 @@
 //! does depends on the data alone, so that results have the same bits for any number of threads.
 
 use std::cell::Cell;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, RwLock};
 use std::time::{Duration, Instant};
 
 use crate::core::error::{Error, Result};
+use crate::devices::cpu::tasks::Tasks;
 
 /// Below this many bytes of reads and writes, starting threads costs more than it saves.
 pub const SEQUENTIAL_BYTES: usize = 1 << 20;
@@ -85,65 +86,65 @@ pub fn with_threads<R>(threads: usize, body: impl FnOnce() -> R) -> R {
 /// Runs `task(0)` … `task(count - 1)`, on several threads where `bytes` of work are worth it. The
 /// calling thread takes part, so a call from inside anyone's thread pool cannot deadlock.
 pub fn for_each(count: usize, bytes: usize, task: impl Fn(usize) + Sync) -> Result<()> {
-    let threads = if bytes < SEQUENTIAL_BYTES { 1 } else { threads().min(count) };
-    if threads <= 1 {
-        return run_tasks(count, &AtomicUsize::new(0), &AtomicBool::new(false), &task, true);
-    }
-    let Some(pool) = pool(threads - 1) else {
-        return run_tasks(count, &AtomicUsize::new(0), &AtomicBool::new(false), &task, true);
-    };
-    let (next, stop) = (AtomicUsize::new(0), AtomicBool::new(false));
+    try_for_each(count, bytes, |index| {
+        task(index);
+        Ok(())
+    })
+}
+
+/// As [`for_each`], with tasks that can fail: none is started after a failure, which is the result.
+pub fn try_for_each(count: usize, bytes: usize, task: impl Fn(usize) -> Result<()> + Sync) -> Result<()> {
+    let (threads, tasks) = (if bytes < SEQUENTIAL_BYTES { 1 } else { threads().min(count) }, Tasks::new(count));
+    let helpers = if threads <= 1 { None } else { pool(threads - 1) };
+    let Some(pool) = helpers else { return run_tasks(&tasks, &task) };
+    let failure = OnceLock::new();
     pool.threads.in_place_scope(|scope| {
         for _ in 1..threads {
             scope.spawn(|_| {
                 with_threads(1, || {
-                    // A helper is never asked about interrupts, so it cannot fail.
-                    let _ = run_tasks(count, &next, &stop, &task, false);
+                    while let Some(index) = tasks.claim() {
+                        if let Err(error) = task(index) {
+                            tasks.stop();
+                            // One reason is enough.
+                            let _ = failure.set(error);
+                        }
+                    }
                 });
             });
         }
         // The scope waits for the helpers even when this unwinds or stops early.
-        let guard = StopOnDrop(&stop);
-        let result = with_threads(1, || run_tasks(count, &next, &stop, &task, true));
+        let guard = StopOnDrop(&tasks);
+        let result = with_threads(1, || run_tasks(&tasks, &task));
         if result.is_ok() {
             std::mem::forget(guard);
         }
         result
-    })
+    })?;
+    failure.into_inner().map_or(Ok(()), Err)
 }
 
 /// Keeps helpers from starting further tasks once the caller has failed.
-struct StopOnDrop<'a>(&'a AtomicBool);
+struct StopOnDrop<'a>(&'a Tasks);
 
 impl Drop for StopOnDrop<'_> {
     fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
+        self.0.stop();
     }
 }
 
-fn run_tasks(
-    count: usize,
-    next: &AtomicUsize,
-    stop: &AtomicBool,
-    task: &(impl Fn(usize) + Sync),
-    ask: bool,
-) -> Result<()> {
-    let check = if ask { INTERRUPT_CHECK.get() } else { None };
+/// The calling thread's part: the only one that asks whether the user wants to stop.
+fn run_tasks(tasks: &Tasks, task: &(impl Fn(usize) -> Result<()> + Sync)) -> Result<()> {
+    let check = INTERRUPT_CHECK.get();
     let mut asked: Option<Instant> = None;
-    while !stop.load(Ordering::Relaxed) {
-        let index = next.fetch_add(1, Ordering::Relaxed);
-        if index >= count {
-            break;
-        }
-        task(index);
+    while let Some(index) = tasks.claim() {
+        task(index)?;
         // A single task is over by now: only work that goes on is worth asking about.
         if let Some(check) = check
-            && index + 1 < count
+            && !tasks.is_last(index)
             && asked.get_or_insert_with(Instant::now).elapsed() > INTERRUPT_INTERVAL
         {
             asked = Some(Instant::now());
             if check() {
-                stop.store(true, Ordering::Relaxed);
                 return Err(Error::Interrupted);
             }
         }
@@ -204,6 +205,15 @@ mod tests {
         let inner = Mutex::new(Vec::new());
         with_threads(3, || for_each(4, usize::MAX, |_| inner.lock().unwrap().push(threads()))).unwrap();
         assert_eq!(*inner.lock().unwrap(), [1, 1, 1, 1]);
+    }
+
+    #[test]
+    fn a_failure_in_a_task_is_the_result() {
+        for threads in [1, 3] {
+            let task = |index| if index == 50 { Err(Error::Interrupted) } else { Ok(()) };
+            let result = with_threads(threads, || try_for_each(100, usize::MAX, task));
+            assert_eq!(result, Err(Error::Interrupted));
+        }
     }
 
     #[test]

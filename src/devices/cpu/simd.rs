@@ -46,6 +46,16 @@ pub trait Formula<C: Compute, const N: usize>: Sync {
     fn apply<L: Lane<C>>(&self, operands: [L; N]) -> L;
 }
 
+/// Makes streamed stores visible before a task ends.
+#[inline]
+pub fn fence() {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: SSE is part of x86-64.
+    unsafe {
+        core::arch::x86_64::_mm_sfence()
+    }
+}
+
 #[cfg(target_arch = "x86_64")]
 pub mod avx2 {
     //! AVX2 registers. A register exists only where [`Avx2Element::load`] made it, and whoever calls
@@ -58,6 +68,8 @@ pub mod avx2 {
 
     /// The bytes of a cache line.
     pub const LINE: usize = 64;
+    /// How many bytes ahead of the loads lines are asked for.
+    pub const AHEAD: usize = 1024;
 
     /// Eight float32 numbers.
     #[derive(Clone, Copy)]
@@ -145,11 +157,51 @@ pub mod avx2 {
         /// # Safety
         /// As `store`, and aligned.
         unsafe fn stream(target: *mut Self, value: Self::Register);
+
+        /// Loads numbers that are of the compute type already; any alignment.
+        ///
+        /// # Safety
+        /// As `load`.
+        unsafe fn load_wide(source: *const Self::Compute) -> Self::Register;
+
+        /// Stores numbers of the compute type; any alignment.
+        ///
+        /// # Safety
+        /// As `store`.
+        unsafe fn store_wide(target: *mut Self::Compute, value: Self::Register);
+
+        /// The same number in every place.
+        ///
+        /// # Safety
+        /// AVX2 was detected.
+        unsafe fn splat(value: Self::Compute) -> Self::Register;
+    }
+
+    /// The three methods that do not depend on how an element is stored.
+    macro_rules! wide {
+        ($register:ident, $load:ident, $store:ident, $set1:ident) => {
+            #[inline(always)]
+            unsafe fn load_wide(source: *const Self::Compute) -> $register {
+                // SAFETY: the caller's promise.
+                $register(unsafe { $load(source) })
+            }
+            #[inline(always)]
+            unsafe fn store_wide(target: *mut Self::Compute, value: $register) {
+                // SAFETY: the caller's promise.
+                unsafe { $store(target, value.0) }
+            }
+            #[inline(always)]
+            unsafe fn splat(value: Self::Compute) -> $register {
+                // SAFETY: the caller's promise.
+                $register(unsafe { $set1(value) })
+            }
+        };
     }
 
     impl Avx2Element for f32 {
         type Register = F32x8;
         const LANES: usize = 8;
+        wide!(F32x8, _mm256_loadu_ps, _mm256_storeu_ps, _mm256_set1_ps);
         #[inline(always)]
         unsafe fn load(source: *const f32) -> F32x8 {
             // SAFETY: the caller's promise.
@@ -170,6 +222,7 @@ pub mod avx2 {
     impl Avx2Element for f64 {
         type Register = F64x4;
         const LANES: usize = 4;
+        wide!(F64x4, _mm256_loadu_pd, _mm256_storeu_pd, _mm256_set1_pd);
         #[inline(always)]
         unsafe fn load(source: *const f64) -> F64x4 {
             // SAFETY: the caller's promise.
@@ -190,6 +243,7 @@ pub mod avx2 {
     impl Avx2Element for Float16 {
         type Register = F32x8;
         const LANES: usize = 8;
+        wide!(F32x8, _mm256_loadu_ps, _mm256_storeu_ps, _mm256_set1_ps);
         #[inline(always)]
         unsafe fn load(source: *const Float16) -> F32x8 {
             // SAFETY: the caller's promise.
@@ -210,6 +264,7 @@ pub mod avx2 {
     impl Avx2Element for BFloat16 {
         type Register = F32x8;
         const LANES: usize = 8;
+        wide!(F32x8, _mm256_loadu_ps, _mm256_storeu_ps, _mm256_set1_ps);
         #[inline(always)]
         unsafe fn load(source: *const BFloat16) -> F32x8 {
             // SAFETY: the caller's promise.
@@ -251,19 +306,12 @@ pub mod avx2 {
         // SAFETY: SSE is part of x86-64, and a prefetch never faults.
         unsafe { _mm_prefetch::<_MM_HINT_T0>(address.wrapping_add(ahead).cast()) }
     }
-
-    /// Makes streamed stores visible before the task ends.
-    #[inline(always)]
-    pub fn fence() {
-        // SAFETY: SSE is part of x86-64.
-        unsafe { _mm_sfence() }
-    }
 }
 
 #[cfg(all(test, target_arch = "x86_64"))]
 mod tests {
     use super::avx2::Avx2Element;
-    use crate::core::dtype::{BFloat16, Element, Float16};
+    use crate::core::dtype::{BFloat16, Float16};
     use crate::devices::cpu::features::Level;
 
     /// Every 16-bit pattern widens and rounds as the `half` crate does it.

@@ -33,8 +33,11 @@ impl<const N: usize> Walk<N> {
             shape: Dims::new(),
             target: (target.0, Strides::new()),
             sources: std::array::from_fn(|i| (sources[i].0, Strides::new())),
-            elements: shape.iter().product(),
+            elements: if shape.contains(&0) { 0 } else { shape.iter().product() },
         };
+        if walk.elements == 0 {
+            return walk;
+        }
         for &d in &order {
             let n = shape[d];
             let operands = || std::iter::once(&target).chain(&sources).map(|(_, strides)| strides[d]);
@@ -73,8 +76,41 @@ impl<const N: usize> Walk<N> {
         (last(&self.target), std::array::from_fn(|i| last(&self.sources[i])))
     }
 
+    /// How many elements a run has at most.
+    pub fn run_length(&self) -> usize {
+        self.shape.last().copied().unwrap_or(1)
+    }
+
+    /// The length of the stretch that the last source repeats, where it alone keeps the walk from being
+    /// one run: every other operand is dense, of elements of `size` bytes.
+    pub fn period(&self, size: usize) -> Option<usize> {
+        let (_, last) = self.sources.last()?;
+        let repeated = last.iter().take_while(|&&step| step == 0).count();
+        if repeated == 0 || repeated == last.len() {
+            return None;
+        }
+        let mut step = size as isize;
+        for (d, &n) in self.shape.iter().enumerate().rev() {
+            let mut others = std::iter::once(&self.target).chain(&self.sources[..N - 1]);
+            if others.any(|(_, strides)| strides[d] != step) {
+                return None;
+            }
+            step *= n as isize;
+        }
+        Some(self.shape[repeated..].iter().product())
+    }
+
+    /// Calls `run(source, step, length)` for every run of the last source's first `elements` elements.
+    pub fn for_each_run_of_last(&self, elements: usize, mut run: impl FnMut(*mut u8, isize, usize)) {
+        let (_, steps) = self.run_strides();
+        let run = std::cell::RefCell::new(&mut run);
+        self.runs(0, elements, &|_, sources: [*mut u8; N], count| {
+            (run.borrow_mut())(sources[N - 1], steps[N - 1], count);
+        });
+    }
+
     /// Calls `run(target, sources, length)` for every run of the walk, in tasks of about
-    /// [`parallel::TASK_BYTES`], on several threads where it pays.
+    /// [`parallel::TASK_BYTES`], on several threads where it pays, and `end_of_task()` after each task.
     ///
     /// # Safety
     /// Every element that the walk reaches must be valid memory for what `run` does with it, and runs
@@ -83,6 +119,7 @@ impl<const N: usize> Walk<N> {
         &self,
         bytes_per_element: usize,
         run: impl Fn(*mut u8, [*mut u8; N], usize) + Sync,
+        end_of_task: impl Fn() + Sync,
     ) -> Result<()> {
         // Whole cache lines, so that two tasks never write to one line of an aligned target.
         let task_elements = (parallel::TASK_BYTES / bytes_per_element.max(1)).max(64) & !63;
@@ -91,6 +128,7 @@ impl<const N: usize> Walk<N> {
         parallel::for_each(tasks, bytes, |task| {
             let start = task * task_elements;
             self.runs(start, task_elements.min(self.elements - start), &run);
+            end_of_task();
         })
     }
 
@@ -146,11 +184,12 @@ mod tests {
         let (step, []) = walk.run_strides();
         // SAFETY: the addresses are only collected, never read.
         unsafe {
-            walk.for_each_run(4, |pointer, [], count| {
+            let run = |pointer: *mut u8, _: [*mut u8; 0], count| {
                 let mut seen = seen.lock().unwrap();
                 seen.1 += 1;
                 seen.0.extend((0..count).map(|i| (pointer as usize).wrapping_add_signed(i as isize * step)));
-            })
+            };
+            walk.for_each_run(4, run, || {})
         }
         .unwrap();
         let (mut addresses, runs) = seen.into_inner().unwrap();

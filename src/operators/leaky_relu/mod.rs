@@ -4,6 +4,8 @@
 //! `alpha ≥ 0`; with a negative slope it is taken from x itself.
 
 mod cpu;
+#[cfg(feature = "cuda")]
+mod cuda;
 pub mod formula;
 
 use crate::core::args::{ArgSpec, ArgValue, Args};
@@ -24,11 +26,13 @@ fn alpha() -> ArgSpec {
     ArgSpec::new("alpha", ArgValue::Float(DEFAULT_ALPHA), "The slope where x is not positive.")
 }
 
+const COST: &str = "2 flops an element (compare, multiply); each input is read once and the output written once";
+
 /// Compare and multiply.
 fn two_flops_an_element(schema: &OpSchema) -> impl Fn(&Signature<'_>, &[TensorType]) -> Result<OpCost> + use<> {
     let schema = schema.clone();
     move |signature, outputs| {
-        let flops = 2 * outputs[0].shape.elements() as u64;
+        let flops = (outputs[0].shape.elements() as u64).saturating_mul(2);
         Ok(OpCost { flops, ..schema.traffic(signature.inputs, outputs) })
     }
 }
@@ -41,10 +45,11 @@ pub fn leaky_relu() -> Operator {
         .arg(alpha())
         .allow_inplace(&[(0, 0)])
         .identical_type_and_shape()
-        .inherit_onnx_schema("LeakyRelu");
+        .inherit_onnx_schema("LeakyRelu")
+        .cost_formula(COST);
     let cost = two_flops_an_element(&schema);
-    Operator::new(schema.cost_inference_function(cost), cpu::forward)
-        .with_gradient(Gradient::defined(GetLeakyReluGradient))
+    let operator = Operator::new(schema.cost_inference_function(cost), cpu::forward);
+    with_cuda!(operator, cuda::forward).with_gradient(Gradient::defined(GetLeakyReluGradient))
 }
 
 /// The operator `LeakyReluGradient`.
@@ -56,10 +61,11 @@ pub fn leaky_relu_gradient() -> Operator {
         .output("dX", "The shape and type of Y.")
         .arg(alpha())
         .allow_inplace(&[(1, 0)])
-        .identical_type_and_shape();
+        .identical_type_and_shape()
+        .cost_formula(COST);
     let cost = two_flops_an_element(&schema);
-    Operator::new(schema.cost_inference_function(cost), cpu::gradient)
-        .with_gradient(Gradient::defined(get_leaky_relu_gradient_gradient))
+    let operator = Operator::new(schema.cost_inference_function(cost), cpu::gradient);
+    with_cuda!(operator, cuda::gradient).with_gradient(Gradient::defined(get_leaky_relu_gradient_gradient))
 }
 
 /// Makes `LeakyReluGradient` definitions of `LeakyRelu` definitions.

@@ -6,6 +6,8 @@
 //! derivatives, so every order exists. What lies outside X adds nothing to a sum.
 
 mod cpu;
+#[cfg(feature = "cuda")]
+mod cuda;
 mod gradients;
 pub mod params;
 
@@ -44,6 +46,10 @@ fn check_output_gradient(signature: &Signature<'_>, dy: usize, x: &Shape, geomet
 /// A multiply and an add for each tap of each forward output sample, as if K were not separable: a
 /// cost is known before K's values are.
 fn with_cost(schema: OpSchema, x: usize, k: usize) -> OpSchema {
+    let schema = schema.cost_formula(
+        "2 * ceil(taps_x / up_x) * ceil(taps_y / up_y) flops a sample of the forward output, as if K were not \
+         separable; inputs with values are read once and the output written once",
+    );
     let plain = schema.clone();
     schema.cost_inference_function(move |signature, outputs| {
         let (geometry, x) = (geometry(signature, x, k)?, &signature.input(x).shape);
@@ -67,8 +73,8 @@ pub fn upfirdn2d() -> Operator {
             let geometry = geometry(signature, 0, 1)?;
             Ok([TensorType::new(geometry.output_shape(&x.shape), x.dtype)].into_iter().collect())
         });
-    Operator::new(with_cost(with_args(schema), 0, 1), cpu::forward)
-        .with_gradient(Gradient::defined(GetUpFirDn2dGradient))
+    let operator = Operator::new(with_cost(with_args(schema), 0, 1), cpu::forward);
+    with_cuda!(operator, cuda::forward).with_gradient(Gradient::defined(GetUpFirDn2dGradient))
 }
 
 /// The operator `UpFirDn2dGradient`.
@@ -84,8 +90,8 @@ pub fn upfirdn2d_gradient() -> Operator {
             check_output_gradient(signature, 0, &x.shape, &geometry(signature, 2, 1)?)?;
             Ok([TensorType::new(x.shape.clone(), dy.dtype)].into_iter().collect())
         });
-    Operator::new(with_cost(with_args(schema), 2, 1), cpu::gradient)
-        .with_gradient(Gradient::defined(gradients::of_gradient))
+    let operator = Operator::new(with_cost(with_args(schema), 2, 1), cpu::gradient);
+    with_cuda!(operator, cuda::gradient).with_gradient(Gradient::defined(gradients::of_gradient))
 }
 
 /// The operator `UpFirDn2dKernelGradient`.
@@ -106,8 +112,8 @@ pub fn upfirdn2d_kernel_gradient() -> Operator {
             check_output_gradient(signature, 1, &x.shape, &geometry(signature, 0, 2)?)?;
             Ok([k.clone()].into_iter().collect())
         });
-    Operator::new(with_cost(with_args(schema), 0, 2), cpu::kernel_gradient)
-        .with_gradient(Gradient::defined(gradients::of_kernel_gradient))
+    let operator = Operator::new(with_cost(with_args(schema), 0, 2), cpu::kernel_gradient);
+    with_cuda!(operator, cuda::kernel_gradient).with_gradient(Gradient::defined(gradients::of_kernel_gradient))
 }
 
 macro_rules! operator_object {

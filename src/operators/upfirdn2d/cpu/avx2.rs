@@ -12,6 +12,8 @@ use super::scratch::Scratch;
 use super::sums::{self, Rows, Stores, Sums};
 use super::tile::{Tile, Worker};
 use crate::core::dtype::{BFloat16, Element, Float16};
+use crate::core::error::Result;
+use crate::devices::cpu::simd;
 use crate::devices::cpu::simd::avx2::{self, Avx2Element, F32x8, F64x4};
 
 /// The numbers of two registers in turn, and back.
@@ -155,7 +157,7 @@ impl Register for F32x8 {
     }
     #[inline(always)]
     fn fence() {
-        avx2::fence();
+        simd::fence();
     }
 }
 
@@ -259,7 +261,7 @@ impl Register for F64x4 {
     }
     #[inline(always)]
     fn fence() {
-        avx2::fence();
+        simd::fence();
     }
 }
 
@@ -379,7 +381,7 @@ pub unsafe fn tile<T: FirElement>(worker: &mut Worker<'_, T::Compute>, tile: &Ti
 /// # Safety
 /// As [`kernel_gradient::product_sums`]; AVX2, FMA and F16C were detected.
 #[target_feature(enable = "avx2,fma,f16c")]
-pub unsafe fn product_sums<T: FirElement>(job: &Job<'_>, tiles: Range<usize>, scratch: &mut Scratch) {
+pub unsafe fn product_sums<T: FirElement>(job: &Job<'_>, tiles: Range<usize>, scratch: &mut Scratch) -> Result<()> {
     // SAFETY: the caller's promise.
     unsafe { kernel_gradient::product_sums::<T, T::Register>(job, tiles, scratch) }
 }

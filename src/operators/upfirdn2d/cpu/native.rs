@@ -9,6 +9,7 @@ use super::scratch::Scratch;
 use super::sums::{self, Rows, Stores, Sums};
 use super::tile::{Tile, Worker};
 use crate::core::dtype::{Compute, Element};
+use crate::core::error::Result;
 
 impl<C: Compute, S: Element<Compute = C>, D: Element<Compute = C>> Sums<S, D> for Portable<C> {
     unsafe fn write(sources: &[*const S], taps: &[C], target: *mut D, count: usize, rows: Rows, stores: Stores) {
@@ -41,7 +42,7 @@ pub unsafe fn tile<T: Element>(worker: &mut Worker<'_, T::Compute>, tile: &Tile<
 ///
 /// # Safety
 /// As [`kernel_gradient::product_sums`].
-pub unsafe fn product_sums<T: Element>(job: &Job<'_>, tiles: Range<usize>, scratch: &mut Scratch) {
+pub unsafe fn product_sums<T: Element>(job: &Job<'_>, tiles: Range<usize>, scratch: &mut Scratch) -> Result<()> {
     // SAFETY: the caller's promise; every processor has these registers.
     unsafe { kernel_gradient::product_sums::<T, Portable<T::Compute>>(job, tiles, scratch) }
 }

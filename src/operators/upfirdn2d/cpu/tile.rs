@@ -9,6 +9,7 @@ use super::scratch::Scratch;
 use super::strip::{Strip, Terms};
 use super::sums::{Ahead, Filter, Rows, Stores, Sums};
 use crate::core::dtype::{Compute, Element};
+use crate::core::error::Result;
 use crate::operators::upfirdn2d::params::{Axis, Support};
 
 /// The rows of a plane that a tile reads and writes.
@@ -86,7 +87,7 @@ pub struct Worker<'a, C> {
 
 impl<'a, C: Compute> Worker<'a, C> {
     /// A worker on the strip that starts at output column `first`.
-    pub fn new(plan: &'a Plan, taps: &'a Taps<C>, first: usize, scratch: &mut Scratch) -> Self {
+    pub fn new(plan: &'a Plan, taps: &'a Taps<C>, first: usize, scratch: &mut Scratch) -> Result<Self> {
         let geometry = &plan.geometry;
         let last = (first + plan.strip).min(geometry.x.output as usize);
         let strip = Strip::new(&geometry.x, first..last, plan.pixel);
@@ -106,14 +107,14 @@ impl<'a, C: Compute> Worker<'a, C> {
             Order::Direct => (false, ring * prepared, 0),
         };
         let lengths = [prepared, rows, strip.output_length(), plan.gathered];
-        let [prepared_memory, rows, spare, gathered]: [*mut C; 4] = scratch.numbers(lengths);
+        let [prepared_memory, rows, spare, gathered]: [*mut C; 4] = scratch.numbers(lengths)?;
         // SAFETY: the scratch memory just given holds that many; what no input fills stays zero.
         unsafe { prepared_memory.write_bytes(0, prepared) };
         let mut terms = Terms::default();
         if let (Some((along_x, _)), true) = (&taps.separable, plan.order != Order::Direct) {
             strip.fill_terms(&mut terms, &[(prepared_memory as *const C, 0)], along_x);
         }
-        Worker { plan, taps, strip, terms, prepared: prepared_memory, rows, spare, ring, whole, gathered }
+        Ok(Worker { plan, taps, strip, terms, prepared: prepared_memory, rows, spare, ring, whole, gathered })
     }
 
     /// The output columns of the strip.

@@ -1,0 +1,109 @@
+// Add, Sub and Mul with broadcasting, and Sum of any number of tensors.
+#include "map.cuh"
+
+template <typename C> struct Add {
+    __device__ C operator()(const C (&values)[2]) const { return values[0] + values[1]; }
+};
+template <typename C> struct Sub {
+    __device__ C operator()(const C (&values)[2]) const { return values[0] - values[1]; }
+};
+template <typename C> struct Mul {
+    __device__ C operator()(const C (&values)[2]) const { return values[0] * values[1]; }
+};
+
+// Sum: inputs added in order in the compute type, rounded once.
+template <typename T> __device__ __forceinline__ void sum_vectors(const SumParameters &p) {
+    using C = Compute<T>;
+    constexpr int LANES = Pack<T>::LANES;
+    const i64 index = (i64(blockIdx.x) * THREADS + threadIdx.x) * LANES;
+    if (index >= p.count) return;
+    const i32 lanes = p.count - index < LANES ? i32(p.count - index) : LANES;
+    C sums[LANES];
+#pragma unroll
+    for (int i = 0; i < LANES; i++) sums[i] = C(0);
+    if (p.accumulator_in) {
+#pragma unroll
+        for (int i = 0; i < LANES; i++) {
+            if (i < lanes) sums[i] = pointer<const C>(p.accumulator_in)[index + i];
+        }
+    }
+#pragma unroll
+    for (int k = 0; k < SUM_INPUTS; k++) {
+        if (k < i32(p.input_count)) {
+            const T *input = pointer<const T>(p.inputs[k]) + index;
+            const bool first = k == 0 && !p.accumulator_in;
+            if (lanes == LANES) {
+                const Pack<T> pack = load_pack(input);
+#pragma unroll
+                for (int i = 0; i < LANES; i++) sums[i] = first ? pack.get(i) : sums[i] + pack.get(i);
+            } else {
+#pragma unroll
+                for (int i = 0; i < LANES; i++) {
+                    if (i < lanes) sums[i] = first ? widen(input[i]) : sums[i] + widen(input[i]);
+                }
+            }
+        }
+    }
+    if (p.accumulator_out) {
+#pragma unroll
+        for (int i = 0; i < LANES; i++) {
+            if (i < lanes) pointer<C>(p.accumulator_out)[index + i] = sums[i];
+        }
+        return;
+    }
+    T *output = pointer<T>(p.output) + index;
+    if (lanes == LANES) {
+        Pack<T> pack;
+#pragma unroll
+        for (int i = 0; i < LANES; i++) pack.set(i, sums[i]);
+        store_pack(output, pack);
+    } else {
+#pragma unroll
+        for (int i = 0; i < LANES; i++) {
+            if (i < lanes) output[i] = narrow<T>(sums[i]);
+        }
+    }
+}
+
+template <typename T, typename Index> __device__ __forceinline__ void sum_strided(const StridedSumParameters &p) {
+    using C = Compute<T>;
+    const Index index = thread_index<Index>();
+    if (index >= Index(p.layout.count)) return;
+    i64 offsets[2];
+    locate(p.layout, index, offsets);
+    C sum = widen(pointer<const T>(p.input)[offsets[1]]);
+    if (p.accumulator_in) sum = pointer<const C>(p.accumulator_in)[index] + sum;
+    if (p.accumulator_out) {
+        pointer<C>(p.accumulator_out)[index] = sum;
+    } else {
+        pointer<T>(p.output)[offsets[0]] = narrow<T>(sum);
+    }
+}
+
+#define VECTOR(suffix, T)                                                                                              \
+    extern "C" __global__ void __launch_bounds__(THREADS) add_##suffix(MapParameters p) {                              \
+        map_vectors<T, 2>(p, Add<Compute<T>>{});                                                                       \
+    }                                                                                                                  \
+    extern "C" __global__ void __launch_bounds__(THREADS) sub_##suffix(MapParameters p) {                              \
+        map_vectors<T, 2>(p, Sub<Compute<T>>{});                                                                       \
+    }                                                                                                                  \
+    extern "C" __global__ void __launch_bounds__(THREADS) mul_##suffix(MapParameters p) {                              \
+        map_vectors<T, 2>(p, Mul<Compute<T>>{});                                                                       \
+    }                                                                                                                  \
+    extern "C" __global__ void __launch_bounds__(THREADS) sum_##suffix(SumParameters p) { sum_vectors<T>(p); }
+#define STRIDED(suffix, T, width, Index)                                                                               \
+    extern "C" __global__ void __launch_bounds__(THREADS) add_strided_##suffix##_##width(StridedMapParameters p) {     \
+        map_strided<T, Index, 2>(p, Add<Compute<T>>{});                                                                \
+    }                                                                                                                  \
+    extern "C" __global__ void __launch_bounds__(THREADS) sub_strided_##suffix##_##width(StridedMapParameters p) {     \
+        map_strided<T, Index, 2>(p, Sub<Compute<T>>{});                                                                \
+    }                                                                                                                  \
+    extern "C" __global__ void __launch_bounds__(THREADS) mul_strided_##suffix##_##width(StridedMapParameters p) {     \
+        map_strided<T, Index, 2>(p, Mul<Compute<T>>{});                                                                \
+    }                                                                                                                  \
+    extern "C" __global__ void __launch_bounds__(THREADS) sum_strided_##suffix##_##width(StridedSumParameters p) {     \
+        sum_strided<T, Index>(p);                                                                                      \
+    }
+
+FOR_EACH_TYPE(VECTOR)
+FOR_EACH_TYPE_AND_INDEX(STRIDED)

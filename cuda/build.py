@@ -1,0 +1,294 @@
+"""Build and check the PTX that ships with firelu.
+
+    python cuda/build.py fetch              # the pinned toolchain from PyPI, into target/cuda-toolchain
+    python cuda/build.py build              # cuda/*.cu -> cuda/ptx/*.ptx and cuda/ptx/manifest.json
+    python cuda/build.py check              # manifest against sources; with the toolchain: rebuild, assemble
+
+The compiler is the run-time compiler library of CUDA 11.8, the newest that reaches back to compute_50. What it writes
+is valid PTX 6.0, so the header says so and every driver that loads PTX 6.0 loads it. Needs no GPU and no host compiler.
+"""
+
+from __future__ import annotations
+
+import argparse
+import concurrent.futures
+import ctypes
+import hashlib
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import zipfile
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+OUTPUT = HERE / "ptx"
+TOOLCHAIN = HERE.parent / "target" / "cuda-toolchain"
+
+COMPILER_PACKAGES = ("nvidia-cuda-nvrtc-cu11==11.8.89", "nvidia-cuda-runtime-cu11==11.8.89")
+TARGET = "compute_50"
+PTX_VERSION = "6.0"
+# --fmad=false: multiply and add round apart, as on the CPU; the kernels write fma where one rounding is wanted.
+FLAGS = (f"--gpu-architecture={TARGET}", "--std=c++17", "--fmad=false", "--extra-device-vectorization")
+
+# The last release of every assembler generation on PyPI.
+ASSEMBLER_PACKAGES = (
+    "nvidia-cuda-nvcc-cu11==11.7.99",
+    "nvidia-cuda-nvcc-cu11==11.8.89",
+    "nvidia-cuda-nvcc-cu12==12.0.140",
+    "nvidia-cuda-nvcc-cu12==12.1.105",
+    "nvidia-cuda-nvcc-cu12==12.2.140",
+    "nvidia-cuda-nvcc-cu12==12.3.107",
+    "nvidia-cuda-nvcc-cu12==12.4.131",
+    "nvidia-cuda-nvcc-cu12==12.5.82",
+    "nvidia-cuda-nvcc-cu12==12.6.85",
+    "nvidia-cuda-nvcc-cu12==12.8.93",
+    "nvidia-cuda-nvcc-cu12==12.9.86",
+    "nvidia-cuda-nvcc==13.0.88",
+    "nvidia-cuda-nvcc==13.1.115",
+    "nvidia-cuda-nvcc==13.2.86",
+    "nvidia-cuda-nvcc==13.3.73",
+    "nvidia-cuda-nvcc==13.4.92",
+)
+
+
+def sha256(data: bytes) -> str:
+    """Return the SHA-256 of `data` in hexadecimal."""
+    return hashlib.sha256(data).hexdigest()
+
+
+def sources_of(path: Path) -> list[Path]:
+    """Return `path` and every header of ours that it includes, directly or not, in a fixed order."""
+    found: dict[Path, None] = {}
+
+    def visit(file: Path) -> None:
+        if file in found:
+            return
+        found[file] = None
+        for name in re.findall(r'^\s*#include "([^"]+)"', file.read_text(encoding="utf-8"), flags=re.M):
+            visit(HERE / "include" / name)
+
+    visit(path)
+    return list(found)
+
+
+def modules() -> list[Path]:
+    """Return the kernel sources, one module each."""
+    return sorted(HERE.glob("*.cu"))
+
+
+def name_parameters(text: str) -> str:
+    """Write every load of a kernel parameter with the parameter's name instead of a register that holds its address.
+
+    The compiler copies the address to a register where a load stands in another basic block than the first; named, a
+    load can be checked against the size of the parameter by whoever reads the file.
+    """
+    return "".join(map(_name_parameters_of_kernel, re.split(r"(?=^\.visible \.entry )", text, flags=re.M)))
+
+
+def _name_parameters_of_kernel(text: str) -> str:
+    held: dict[str, tuple[str, int]] = {}  # register -> parameter and offset
+    lines = []
+    for line in text.split("\n"):
+        if (move := re.fullmatch(r"\tmov\.[bu]64 \t(%rd\d+), ([\w%]+);", line)) and (
+            move[2] in held or move[2].endswith("_param_0")
+        ):
+            held[move[1]] = held.get(move[2], (move[2], 0))
+            continue
+        if (add := re.fullmatch(r"\tadd\.s64 \t(%rd\d+), (%rd\d+), (\d+);", line)) and add[2] in held:
+            name, offset = held[add[2]]
+            held[add[1]] = (name, offset + int(add[3]))
+            continue
+        if (load := re.fullmatch(r"(\tld\.param\..*)\[(%rd\d+)(?:\+(\d+))?\];", line)) and load[2] in held:
+            name, offset = held[load[2]]
+            line = f"{load[1]}[{name}+{offset + int(load[3] or 0)}];"
+        lines.append(line)
+    result = "\n".join(lines)
+    if used := set(re.findall(r"%rd\d+", result)) & set(held):
+        raise RuntimeError(f"the address of a parameter in {used} is used for more than loads")
+    return result
+
+
+class Compiler:
+    """The CUDA 11.8 run-time compiler, called through ctypes."""
+
+    def __init__(self, toolchain: Path) -> None:
+        root = toolchain / "compiler" / "nvidia"
+        ctypes.CDLL(str(root / "cuda_nvrtc/lib/libnvrtc-builtins.so.11.8"), mode=ctypes.RTLD_GLOBAL)
+        self.library = ctypes.CDLL(str(root / "cuda_nvrtc/lib/libnvrtc.so.11.2"))
+        self.include = root / "cuda_runtime" / "include"
+
+    def compile(self, source: Path) -> bytes:
+        """Compile one source to PTX with the header's version lowered; raise RuntimeError with the log."""
+        program = ctypes.c_void_p()
+        # The name given is the stem alone: no path of this machine reaches the PTX.
+        text, name = source.read_bytes(), source.name.encode()
+        self.call("nvrtcCreateProgram", ctypes.byref(program), text, name, 0, None, None)
+        options = [*FLAGS, f"--include-path={HERE / 'include'}", f"--include-path={self.include}"]
+        array = (ctypes.c_char_p * len(options))(*[o.encode() for o in options])
+        status = self.library.nvrtcCompileProgram(program, len(options), array)
+        size = ctypes.c_size_t()
+        self.call("nvrtcGetProgramLogSize", program, ctypes.byref(size))
+        log = ctypes.create_string_buffer(size.value)
+        self.call("nvrtcGetProgramLog", program, log)
+        if status != 0 or log.value.strip():
+            raise RuntimeError(f"{source.name} does not compile cleanly:\n{log.value.decode()}")
+        self.call("nvrtcGetPTXSize", program, ctypes.byref(size))
+        ptx = ctypes.create_string_buffer(size.value)
+        self.call("nvrtcGetPTX", program, ptx)
+        self.call("nvrtcDestroyProgram", ctypes.byref(program))
+        lowered, count = re.subn(rb"^\.version \d+\.\d+$", f".version {PTX_VERSION}".encode(), ptx.value, flags=re.M)
+        if count != 1:
+            raise RuntimeError(f"{source.name}: expected one .version line, found {count}")
+        # What stands before .version is a comment with the compiler's build number.
+        return name_parameters(lowered[lowered.index(b".version") :].decode()).strip().encode() + b"\n"
+
+    def call(self, function: str, *arguments: object) -> None:
+        """Call one function of the library and raise if it fails."""
+        if status := getattr(self.library, function)(*arguments):
+            raise RuntimeError(f"{function} failed with status {status}")
+
+
+def manifest_of(ptx: dict[str, bytes]) -> str:
+    """Return the manifest text for the compiled modules."""
+    entries = {
+        stem: {
+            "ptx_sha256": sha256(data),
+            "sources": {
+                str(file.relative_to(HERE).as_posix()): sha256(file.read_bytes())
+                for file in sources_of(HERE / f"{stem}.cu")
+            },
+            "kernels": re.findall(r"\.entry (\w+)", data.decode()),
+        }
+        for stem, data in sorted(ptx.items())
+    }
+    document = {
+        "compiler": list(COMPILER_PACKAGES),
+        "flags": list(FLAGS),
+        "target": TARGET,
+        "ptx_version": PTX_VERSION,
+        "modules": entries,
+    }
+    return json.dumps(document, indent=1) + "\n"
+
+
+def build(toolchain: Path) -> None:
+    """Compile every module and write PTX and manifest."""
+    compiler = Compiler(toolchain)
+    ptx = {source.stem: compiler.compile(source) for source in modules()}
+    OUTPUT.mkdir(exist_ok=True)
+    for stale in set(OUTPUT.glob("*.ptx")) - {OUTPUT / f"{stem}.ptx" for stem in ptx}:
+        stale.unlink()
+    for stem, data in ptx.items():
+        (OUTPUT / f"{stem}.ptx").write_bytes(data)
+        print(f"{stem}.ptx: {len(data)} bytes, {data.count(b'.entry ')} kernels")
+    (OUTPUT / "manifest.json").write_text(manifest_of(ptx), encoding="utf-8")
+
+
+def check_hashes() -> None:
+    """Compare the committed PTX and its sources with the manifest; needs no toolchain."""
+    ptx = {file.stem: file.read_bytes() for file in OUTPUT.glob("*.ptx")}
+    if sorted(ptx) != [source.stem for source in modules()]:
+        raise SystemExit(f"PTX files {sorted(ptx)} do not match the sources: run `make ptx`")
+    if manifest_of(ptx) != (OUTPUT / "manifest.json").read_text(encoding="utf-8"):
+        raise SystemExit("a CUDA source, a PTX file or a flag has changed since the manifest: run `make ptx`")
+    print(f"{len(ptx)} PTX modules match their sources")
+
+
+def check_rebuild(toolchain: Path) -> None:
+    """Compile again and compare byte for byte."""
+    compiler = Compiler(toolchain)
+    for source in modules():
+        if compiler.compile(source) != (OUTPUT / f"{source.stem}.ptx").read_bytes():
+            raise SystemExit(f"{source.stem}.ptx differs from what its source compiles to: run `make ptx`")
+    print(f"{len(modules())} PTX modules rebuilt byte for byte")
+
+
+def architectures(assembler: Path) -> list[str]:
+    """Return the real architectures from sm_50 on that this assembler knows."""
+    text = subprocess.run([assembler, "--help"], capture_output=True, text=True, check=True).stdout
+    return sorted({a for a in re.findall(r"'(sm_\d+)'", text) if int(a[3:]) >= 50}, key=lambda a: int(a[3:]))
+
+
+def assemble(assembler: Path, architecture: str, module: Path) -> str:
+    """Assemble one module; return a complaint or the empty string."""
+    with tempfile.TemporaryDirectory() as directory:
+        command = [
+            assembler,
+            "--verbose",
+            f"--gpu-name={architecture}",
+            "--output-file",
+            f"{directory}/a.cubin",
+            module,
+        ]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+    label = f"{assembler.name} {architecture} {module.name}"
+    if done.returncode != 0:
+        return f"{label}: {done.stderr.strip()[:400]}"
+    for stack, stores, loads in re.findall(
+        r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads", done.stderr
+    ):
+        if (stack, stores, loads) != ("0", "0", "0"):
+            return f"{label}: stack {stack}, spills {stores}/{loads} bytes"
+    return ""
+
+
+def check_assemblers(toolchain: Path) -> None:
+    """Assemble every module for every architecture with every assembler, without a spill."""
+    assemblers = sorted((toolchain / "assemblers").glob("ptxas-*"))
+    jobs = [(a, arch, m) for a in assemblers for arch in architectures(a) for m in sorted(OUTPUT.glob("*.ptx"))]
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+        complaints = [c for c in pool.map(lambda job: assemble(*job), jobs) if c]
+    if complaints:
+        raise SystemExit("\n".join(complaints))
+    newest = {arch for a in assemblers for arch in architectures(a)}
+    print(
+        f"{len(jobs)} assemblies without a spill: {len(assemblers)} assemblers, "
+        f"{len(newest)} architectures up to {max(newest, key=lambda a: int(a[3:]))}"
+    )
+
+
+def fetch(toolchain: Path) -> None:
+    """Install the compiler and every assembler from PyPI."""
+    pip = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check"]
+    compiler, assemblers = toolchain / "compiler", toolchain / "assemblers"
+    if not compiler.exists():
+        # One command: a second one would not merge into the same namespace package.
+        subprocess.run([*pip, "install", "--no-deps", "--target", compiler, *COMPILER_PACKAGES], check=True)
+    assemblers.mkdir(parents=True, exist_ok=True)
+    for package in ASSEMBLER_PACKAGES:
+        destination = assemblers / f"ptxas-{package.split('==')[1]}"
+        if destination.exists():
+            continue
+        with tempfile.TemporaryDirectory() as directory:
+            subprocess.run([*pip, "download", "--no-deps", "--dest", directory, package], check=True)
+            with zipfile.ZipFile(next(Path(directory).glob("*.whl"))) as wheel:
+                name = next(n for n in wheel.namelist() if n.endswith("/bin/ptxas"))
+                destination.write_bytes(wheel.read(name))
+        destination.chmod(0o755)
+    print(f"compiler and {len(ASSEMBLER_PACKAGES)} assemblers are ready")
+
+
+def main() -> None:
+    """Run one of the commands."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("command", choices=("fetch", "build", "check"))
+    parser.add_argument("--toolchain", type=Path, default=TOOLCHAIN, help="directory that `fetch` fills")
+    arguments = parser.parse_args()
+    if arguments.command == "fetch":
+        fetch(arguments.toolchain)
+    elif arguments.command == "build":
+        build(arguments.toolchain)
+    else:
+        check_hashes()
+        if (arguments.toolchain / "compiler").exists():
+            check_rebuild(arguments.toolchain)
+            check_assemblers(arguments.toolchain)
+        else:
+            print("no toolchain (`python cuda/build.py fetch`): neither rebuilt nor assembled")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,17 @@
+# The PTX that ships; included by the Makefile.
+.PHONY: ptx ptx-check ptx-toolchain
+
+PTX_PYTHON ?= python3
+
+ptx-toolchain: ## Fetch the pinned CUDA compiler and assemblers from PyPI
+	$(PTX_PYTHON) cuda/build.py fetch
+
+ptx: ptx-toolchain ## Compile cuda/*.cu to the PTX that ships
+	$(PTX_PYTHON) cuda/build.py build
+
+ptx-check: ## Check the shipped PTX against its sources; with the toolchain also rebuild and assemble it
+	$(PTX_PYTHON) cuda/build.py check
+
+.PHONY: bench-cuda
+bench-cuda: $(VENV)/.installed emulator ## Count what the CUDA kernels do, on the emulated driver
+	FIRELU_EMULATOR_REPORT=none $(BIN)/python cuda/bench.py

@@ -1,0 +1,41 @@
+// Sixteen bytes at a time, kept as four words until a lane is needed: halves unpacked early would cost a register each.
+#pragma once
+#include "types.cuh"
+
+template <typename T> struct Pack {
+    enum : i32 { LANES = 16 / sizeof(T) };
+    u32 words[4];
+
+    __device__ __forceinline__ Compute<T> get(int lane) const {
+        if constexpr (sizeof(T) == 2) {
+            return widen(T{u16(lane % 2 ? words[lane / 2] >> 16 : words[lane / 2])});
+        } else if constexpr (sizeof(T) == 4) {
+            return __uint_as_float(words[lane]);
+        } else {
+            return __hiloint2double(words[2 * lane + 1], words[2 * lane]);
+        }
+    }
+    // Lanes are set in ascending order, each once.
+    __device__ __forceinline__ void set(int lane, Compute<T> value) {
+        if constexpr (sizeof(T) == 2) {
+            const u32 bits = narrow<T>(value).bits;
+            words[lane / 2] = lane % 2 ? words[lane / 2] | bits << 16 : bits;
+        } else if constexpr (sizeof(T) == 4) {
+            words[lane] = __float_as_uint(value);
+        } else {
+            words[2 * lane] = __double2loint(value);
+            words[2 * lane + 1] = __double2hiint(value);
+        }
+    }
+};
+
+template <typename T> __device__ __forceinline__ Pack<T> load_pack(const T *address) {
+    const uint4 raw = *reinterpret_cast<const uint4 *>(address);
+    Pack<T> pack;
+    pack.words[0] = raw.x, pack.words[1] = raw.y, pack.words[2] = raw.z, pack.words[3] = raw.w;
+    return pack;
+}
+
+template <typename T> __device__ __forceinline__ void store_pack(T *address, const Pack<T> &pack) {
+    *reinterpret_cast<uint4 *>(address) = make_uint4(pack.words[0], pack.words[1], pack.words[2], pack.words[3]);
+}

@@ -1,0 +1,248 @@
+"""Gradients: of tensors, of nets, and of operators that a user writes."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextvars import Token
+from typing import Any
+
+from . import _firelu
+from ._firelu import Context, OperatorDef, Tensor, context_variable
+from .errors import ArgumentError
+
+GradientMaker = Callable[[OperatorDef, list[str | None]], tuple[Sequence[OperatorDef], Sequence[str | None]]]
+
+
+class _InContext(contextlib.ContextDecorator):
+    """Sets the context variable inside a with block: it holds for this thread and task alone."""
+
+    def __init__(self) -> None:
+        self._tokens: list[Token[Context]] = []
+
+    def _change(self, context: Context) -> Context:
+        raise NotImplementedError
+
+    def __enter__(self) -> None:
+        self._tokens.append(context_variable.set(self._change(context_variable.get())))
+
+    def __exit__(self, *_: object) -> None:
+        context_variable.reset(self._tokens.pop())
+
+
+class no_grad(_InContext):  # noqa: N801 (the name users know)
+    """Record nothing inside: ``with firelu.no_grad(): ...``, or as a decorator.
+
+    >>> import firelu
+    >>> t = firelu.Tensor([1.0], requires_grad=True)
+    >>> with firelu.no_grad():
+    ...     (t + t).requires_grad
+    False
+    """
+
+    def _recreate_cm(self) -> no_grad:
+        return no_grad()
+
+    def _change(self, context: Context) -> Context:
+        return context.with_recording(False)
+
+
+class gradient_override(_InContext):  # noqa: N801
+    """Use other gradients than the registered ones inside: ``with firelu.gradient_override({name: maker}): ...``.
+
+    A maker takes an `OperatorDef` and the names of its output gradients, and gives backward definitions and the
+    names of the input gradients, as `firelu.get_gradient_defs` does; None stands for no gradient. It serves nets and
+    operators on tensors that are called, or whose backward pass is run, inside the block, in this thread and
+    task alone. A maker that reads other values than the registered gradient must be in force at the call.
+
+    >>> import firelu
+    >>> t = firelu.Tensor([-1.0, 2.0], requires_grad=True)
+    >>> with firelu.gradient_override({"LeakyRelu": lambda op, gradients: ([], gradients)}):
+    ...     firelu.nn.functional.leaky_relu(t).backward()
+    >>> t.grad
+    Tensor([1., 1.])
+    """
+
+    def __init__(self, makers: Mapping[str, GradientMaker | None]) -> None:
+        super().__init__()
+        self._makers = dict(makers)
+
+    def _recreate_cm(self) -> gradient_override:
+        return gradient_override(self._makers)
+
+    def _change(self, context: Context) -> Context:
+        return context.with_gradients(self._makers)
+
+
+def grad(
+    outputs: Tensor | Sequence[Tensor],
+    inputs: Tensor | Sequence[Tensor],
+    grad_outputs: Tensor | Sequence[Tensor | None] | None = None,
+    create_graph: bool = False,
+    *,
+    retain_graph: bool | None = None,
+) -> Any:
+    """Give the gradients of outputs with respect to inputs, without touching any ``.grad``.
+
+    Args:
+        outputs: a tensor or a sequence of them.
+        inputs: tensors that require a gradient, leaves or not.
+        grad_outputs: what to start from, of each output's shape; ones where left out.
+        create_graph: record the pass too, so that its results can be differentiated again.
+        retain_graph: keep what the graph has saved for another pass; as ``create_graph`` where left out.
+
+    Returns:
+        A tensor for a single input, else a tuple; zeros where the outputs do not depend on an input.
+
+    >>> import firelu
+    >>> x = firelu.Tensor([3.0], requires_grad=True)
+    >>> first = firelu.grad(x * x * x, x, create_graph=True)
+    >>> first, firelu.grad(first, x)
+    (Tensor([27.], grad_operator=Sum), Tensor([18.]))
+    """
+    single = isinstance(inputs, Tensor)
+    ends = _tensors("outputs", outputs)
+    if grad_outputs is None:
+        starts: list[Tensor | None] = [None] * len(ends)
+    elif isinstance(grad_outputs, Tensor):
+        starts = [grad_outputs]
+    else:
+        starts = list(grad_outputs)
+    keep = create_graph if retain_graph is None else retain_graph
+    found = _firelu.grad(ends, _tensors("inputs", inputs), starts, keep, create_graph)
+    return found[0] if single else tuple(found)
+
+
+def _tensors(argument: str, value: Tensor | Sequence[Tensor]) -> list[Tensor]:
+    tensors = [value] if isinstance(value, Tensor) else list(value)
+    for tensor in tensors:
+        if not isinstance(tensor, Tensor):
+            raise ArgumentError(f"grad: {argument}: got {type(tensor).__name__}, takes firelu.Tensor")
+    return tensors
+
+
+class Net(list[OperatorDef]):
+    """A list of operator definitions, with JSON both ways.
+
+    Attributes:
+        gradients: for the result of `add_gradient_operators`, the name of each blob's gradient.
+    """
+
+    def __init__(self, definitions: Iterable[OperatorDef] = (), gradients: Mapping[str, str] | None = None) -> None:
+        super().__init__(definitions)
+        self.gradients: dict[str, str] = dict(gradients or {})
+
+    def to_json(self) -> str:
+        """Give the net as JSON text: an array of definitions."""
+        return _firelu.net_to_json(self)
+
+    @classmethod
+    def from_json(cls, text: str) -> Net:
+        """Read a net from JSON text."""
+        return cls(_firelu.net_from_json(text))
+
+
+def add_gradient_operators(
+    net: OperatorDef | Iterable[OperatorDef],
+    output_gradients: Mapping[str, str],
+    inputs: Sequence[str] | None = None,
+) -> Net:
+    """Give the backward definitions of a net.
+
+    Args:
+        net: forward definitions, in the order they run.
+        output_gradients: blob to the blob that holds its gradient, for the outputs to start from.
+        inputs: the blobs whose gradients are wanted; all where left out.
+
+    Returns:
+        Definitions to run after the net. Their ``gradients`` attribute maps each blob that has a gradient to the
+        blob that then holds it: ``<name>_grad`` for blobs that the net is fed, unless that name is taken.
+
+    >>> import firelu
+    >>> net = [firelu.create_operator("Mul", ["X", "X"], ["Y"])]
+    >>> backward = firelu.add_gradient_operators(net, {"Y": "Y_grad"})
+    >>> ws = firelu.Workspace()
+    >>> ws.feed("X", [3.0]); ws.feed("Y_grad", [1.0])
+    >>> ws.run(net + backward)
+    >>> ws.fetch(backward.gradients["X"])
+    array([6.], dtype=float32)
+    """
+    wanted = None if inputs is None else list(inputs)
+    definitions, gradients = _firelu.add_gradient_operators(net, dict(output_gradients), wanted)
+    return Net(definitions, gradients)
+
+
+def register_operator(
+    name: str,
+    kernel: Callable[..., Any],
+    inputs: Sequence[str],
+    outputs: Sequence[str],
+    *,
+    args: Mapping[str, Any] | None = None,
+    doc: str = "",
+    optional: Sequence[str] = (),
+    shape_only: Sequence[str] = (),
+    variadic: bool = False,
+    inplace: Sequence[tuple[str, str]] = (),
+    infer: Callable[..., Any] | None = None,
+    gradient: GradientMaker | None = None,
+) -> None:
+    """Register an operator of one's own, for `run_operator`, nets and autograd.
+
+    Args:
+        name: a new name.
+        kernel: called with numpy arrays (None where an input is omitted) and the arguments as keywords; gives an
+            array, or a tuple of one for each output. Its arrays are copies, so it may keep or change them.
+        inputs: the names of the inputs.
+        outputs: the names of the outputs.
+        args: argument name to default, whose type is the argument's.
+        doc: what it computes.
+        optional: the inputs that may be omitted.
+        shape_only: the inputs of which only shape and dtype are looked at, so that no graph keeps their values.
+        variadic: whether the last input may be repeated.
+        inplace: pairs of an input's and an output's name that may be the same blob.
+        infer: called with a list of (shape, dtype name) for the inputs, None where one is omitted, and the
+            arguments as keywords; gives a list of (shape, dtype) for the outputs. Left out, all inputs and outputs
+            have the first input's shape and dtype.
+        gradient: see `register_gradient`.
+
+    >>> import firelu
+    >>> def maker(op, output_gradients):
+    ...     x, dy, dx = op.inputs[0], output_gradients[0], op.inputs[0] + "_grad"
+    ...     steps = [
+    ...         firelu.create_operator("Mul", [x, dy], ["half"]),
+    ...         firelu.create_operator("Sum", ["half", "half"], [dx]),
+    ...     ]
+    ...     return steps, [dx]
+    >>> firelu.register_operator("DocSquare", lambda x: x * x, ["X"], ["Y"], gradient=maker)
+    >>> firelu.run_operator("DocSquare", firelu.Tensor([3.0]))
+    Tensor([9.])
+    """
+    pairs = [(str(first), str(second)) for first, second in inplace]
+    _firelu.register_operator(
+        name,
+        kernel,
+        list(inputs),
+        list(outputs),
+        dict(args or {}),
+        doc,
+        list(optional),
+        list(shape_only),
+        variadic,
+        pairs,
+        infer,
+        gradient,
+    )
+
+
+def register_gradient(name: str, maker: GradientMaker | None) -> None:
+    """Give a registered operator that has none its gradient.
+
+    Args:
+        name: the operator.
+        maker: called with an `OperatorDef` and the name of each output's gradient (None where it is zero); gives the
+            backward definitions, none in place, and the name of each input's gradient (None where it is zero). The
+            names it is given are unique, and only they and what the definitions write may be read. None stands
+            for an operator through which no gradient flows.
+    """
+    _firelu.register_gradient(name, maker)

@@ -1,0 +1,53 @@
+"""The command `firelu`: one module for each sub-command."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+
+from .. import FireluError, __version__
+from . import bench, demo, doctor, ops
+from .terminal import Terminal
+
+_COMMANDS = (doctor, ops, demo, bench)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="firelu",
+        description="The operators behind StyleGAN-type and diffusion models, on the command line.",
+        epilog="`firelu COMMAND --help` says more about a command.",
+    )
+    parser.add_argument("--version", action="version", version=f"firelu {__version__}")
+    commands = parser.add_subparsers(title="commands", dest="command", metavar="COMMAND", required=True)
+    for command in _COMMANDS:
+        command.add_parser(commands)
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command with the given arguments (`sys.argv` where none); return its exit status.
+
+    0: done. 1: failed, the reason is on standard error. 2: not a valid command line. 130: interrupted.
+    """
+    parser = _parser()
+    options, rest = parser.parse_known_args(argv)
+    options.rest = rest
+    if rest and options.run is not bench.run:
+        parser.error(f"unrecognized arguments: {' '.join(rest)}")
+    try:
+        status: int = options.run(options, Terminal(sys.stdout))
+        sys.stdout.flush()
+        return status
+    except (FireluError, OSError, ImportError) as error:
+        if isinstance(error, BrokenPipeError):
+            # The reader has gone (`firelu ops | head`): nothing is left to say, nor to flush at exit.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return 0
+        print(f"firelu {options.command}: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print(f"firelu {options.command}: interrupted", file=sys.stderr)
+        return 130

@@ -1,0 +1,203 @@
+"""`firelu doctor`: what is installed, what would run where, and why."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import importlib.metadata
+import json
+import os
+import platform
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import firelu
+import numpy
+
+from ..bench.report import processor
+from .terminal import Terminal
+
+if TYPE_CHECKING:
+    from argparse import _SubParsersAction
+
+_OPTIONAL = ("ml_dtypes", "torch", "scipy", "matplotlib", "PIL")
+_DISTRIBUTIONS = {"PIL": "pillow"}
+_SETTINGS = ("FIRELU_NUM_THREADS", "FIRELU_CPU_LEVEL", "CUDA_VISIBLE_DEVICES")
+
+
+def add_parser(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the sub-command."""
+    parser = commands.add_parser(
+        "doctor",
+        help="say what is installed, what would run where, and why",
+        description="Say what is installed, which processor level and GPUs are used and why, and check that the "
+        "operators compute what they should. The exit status is 1 where something is wrong; a machine without a "
+        "GPU is not wrong.",
+    )
+    parser.add_argument("--json", action="store_true", help="print everything as one JSON object")
+    parser.add_argument("--cuda-selftest", action="store_true", help="run every CUDA kernel on the first GPU")
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace, terminal: Terminal) -> int:
+    """Examine, print, and answer with the exit status."""
+    report = examine(cuda_selftest=options.cuda_selftest)
+    if options.json:
+        terminal.line(json.dumps(report, indent=2))
+    else:
+        _print(report, terminal)
+    return 1 if report["problems"] else 0
+
+
+def examine(*, cuda_selftest: bool = False) -> dict[str, Any]:
+    """Gather everything that `firelu doctor` prints.
+
+    Returns:
+        JSON-like: "versions", "cpu", "cuda", "torch", "operators" and "problems", a list of texts that is
+        empty where all is well.
+    """
+    problems: list[str] = []
+    cuda = _cuda(problems, selftest=cuda_selftest)
+    report: dict[str, Any] = {
+        "versions": _versions(),
+        "cpu": _cpu(),
+        "cuda": cuda,
+        "torch": _torch(problems),
+        "operators": {name: _operator(name, cuda) for name in firelu.operators()},
+    }
+    _check_cpu(problems)
+    report["problems"] = problems
+    return report
+
+
+def _versions() -> dict[str, str | None]:
+    versions: dict[str, str | None] = {
+        "firelu": firelu.__version__,
+        "python": f"{platform.python_implementation()} {platform.python_version()}",
+        "numpy": numpy.__version__,
+        "system": platform.platform(),
+    }
+    for name in _OPTIONAL:
+        distribution = _DISTRIBUTIONS.get(name, name)
+        try:
+            versions[distribution] = importlib.metadata.version(distribution)
+        except importlib.metadata.PackageNotFoundError:
+            versions[distribution] = None
+    return versions
+
+
+def _cpu() -> dict[str, Any]:
+    return {
+        "name": processor(),
+        "architecture": platform.machine(),
+        "cores": os.cpu_count(),
+        "threads": firelu.get_num_threads(),
+        "level": firelu.get_cpu_level(),
+        "levels": firelu.cpu_levels(),
+        "memory": firelu.memory_stats(),
+        "settings": {name: os.environ[name] for name in _SETTINGS if name in os.environ},
+    }
+
+
+def _cuda(problems: list[str], *, selftest: bool) -> dict[str, Any]:
+    status = firelu.cuda_status()
+    problems += [f"{each['device']}: {each['reason']}" for each in status["devices"] if not each["kernels_load"]]
+    if selftest:
+        try:
+            status["selftest"] = firelu.cuda_selftest()
+        except firelu.FireluError as error:
+            problems.append(f"the self-test of the CUDA kernels: {error}")
+    return status
+
+
+def _torch(problems: list[str]) -> dict[str, Any]:
+    try:
+        torch: Any = importlib.import_module("torch")
+    except ModuleNotFoundError:
+        return {"installed": False, "reason": "not installed: pip install 'firelu[torch]'"}
+    except (ImportError, OSError) as error:
+        problems.append(f"torch is installed but cannot be imported: {error}")
+        return {"installed": True, "reason": str(error)}
+    found = {
+        "installed": True,
+        "version": str(torch.__version__),
+        "built_for_cuda": torch.version.cuda,
+        "cuda_available": bool(torch.cuda.is_available()),
+        "threads": int(torch.get_num_threads()),
+    }
+    try:
+        importlib.import_module("firelu.torch")
+    except Exception as error:  # a broken bridge is what the doctor is asked about, whatever it raises
+        problems.append(f"firelu.torch cannot be imported: {error}")
+        return {**found, "bridge": False, "reason": str(error)}
+    return {**found, "bridge": True, "reason": "firelu.torch can be imported"}
+
+
+def _operator(name: str, cuda: dict[str, Any]) -> dict[str, Any]:
+    devices = firelu.schema(name).devices
+    if "cuda" not in devices:
+        reason = "it has no CUDA kernel"
+    else:
+        reason = "for tensors that are on the GPU" if cuda["usable"] else cuda["reason"]
+    return {"cpu": "cpu" in devices, "cuda": "cuda" in devices and cuda["usable"], "cuda_reason": reason}
+
+
+def _check_cpu(problems: list[str]) -> None:
+    """Compute one small known result on every level of the processor."""
+    x = numpy.array([-2.0, -0.0, 0.5] * 11, dtype=numpy.float32)
+    expected = numpy.where(x > 0, x, numpy.float32(0.2) * x)
+    before = firelu.get_cpu_level()
+    try:
+        for level in firelu.cpu_levels():
+            firelu.set_cpu_level(level)
+            if not numpy.array_equal(firelu.run_operator("LeakyRelu", x, alpha=0.2), expected):
+                problems.append(f"LeakyRelu gives a wrong result at the processor level {level}")
+    finally:
+        firelu.set_cpu_level(before)
+
+
+def _print(report: dict[str, Any], terminal: Terminal) -> None:
+    good: Callable[[str], str] = lambda text: terminal.style(text, "green")  # noqa: E731
+    terminal.heading("Versions")
+    terminal.pairs([(name, version or "not installed") for name, version in report["versions"].items()])
+    cpu = report["cpu"]
+    terminal.heading("Processor")
+    terminal.pairs(
+        [
+            ("name", f"{cpu['name']} ({cpu['architecture']})"),
+            ("threads", f"{cpu['threads']} of {cpu['cores']} (FIRELU_NUM_THREADS or set_num_threads() change it)"),
+            ("level", f"{cpu['level']} (this processor has: {', '.join(cpu['levels'])})"),
+            *((name, value) for name, value in cpu["settings"].items()),
+        ]
+    )
+    terminal.heading("CUDA")
+    _print_cuda(report["cuda"], terminal)
+    terminal.heading("torch")
+    terminal.pairs([(name.replace("_", " "), str(value)) for name, value in report["torch"].items()])
+    terminal.heading("Operators: what would run where")
+    rows = [
+        (name, "yes" if where["cpu"] else "no", "yes" if where["cuda"] else f"no: {where['cuda_reason']}")
+        for name, where in report["operators"].items()
+    ]
+    terminal.table(("operator", f"cpu ({cpu['level']})", "cuda"), rows)
+    terminal.line()
+    if not report["problems"]:
+        terminal.line(good("All is well."))
+    for problem in report["problems"]:
+        terminal.line(terminal.style("Problem: ", "red") + problem)
+
+
+def _print_cuda(cuda: dict[str, Any], terminal: Terminal) -> None:
+    rows = [("usable", "yes" if cuda["usable"] else "no"), ("why", cuda["reason"])]
+    if cuda["driver"]:
+        rows.append(("driver", cuda["driver"]))
+    for each in cuda["devices"]:
+        if "name" in each:
+            size = each["memory_bytes"] / 2**30
+            rows.append(
+                (each["device"], f"{each['name']}, compute capability {each['compute_capability']}, {size:.1f} GiB")
+            )
+        rows.append((f"{each['device']} kernels", each["reason"]))
+    if "selftest" in cuda:
+        rows.append(("self-test", str(cuda["selftest"])))
+    terminal.pairs(rows)

@@ -1,0 +1,175 @@
+"""Pictures: made, read, filtered in the frequency domain, and written."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+import numpy
+from numpy.typing import NDArray
+from PIL import Image
+
+mpl.use("Agg")  # no window is opened, wherever this runs
+
+import matplotlib.pyplot as plt
+from matplotlib.figure import Figure as Plot
+
+from .page import Figure
+
+Array = NDArray[Any]
+
+SIZE = 512
+_LARGEST = 1024
+_SUPERSAMPLES = 4
+
+plt.rcParams.update(
+    {
+        "font.size": 10,
+        "axes.titlesize": 10,
+        "axes.spines.top": False,
+        "axes.spines.right": False,
+        "figure.dpi": 110,
+    }
+)
+
+
+class Pictures:
+    """The pictures the demo works on, [1, 3, H, W] float32 in 0 to 1, and where its files go."""
+
+    def __init__(self, directory: Path, image: Path | None) -> None:
+        directory.mkdir(parents=True, exist_ok=True)
+        self._directory = directory
+        if image is None:
+            self.source = "generated"
+            self.fine, self.scene = zone_plate(SIZE), scene(SIZE)
+        else:
+            self.source = image.name
+            self.fine = self.scene = read(image)
+
+    def save(self, name: str, picture: Array, caption: str) -> Figure:
+        """Write [1, 3, H, W] or [1, 1, H, W] in 0 to 1 pixel for pixel as PNG."""
+        values = numpy.clip(picture[0] * 255 + 0.5, 0, 255).astype(numpy.uint8).transpose(1, 2, 0)
+        path = self._directory / f"{name}.png"
+        Image.fromarray(values[:, :, 0] if values.shape[2] == 1 else values).save(path)
+        return Figure(path, caption)
+
+    def plot(self, name: str, plot: Plot, caption: str) -> Figure:
+        """Write a drawing as PNG, without version and date, so that equal drawings are equal files."""
+        path = self._directory / f"{name}.png"
+        plot.savefig(path, metadata={"Software": None}, facecolor="white")
+        plt.close(plot)
+        return Figure(path, caption)
+
+
+def read(path: Path) -> Array:
+    """Read a picture file as [1, 3, H, W], cropped to a multiple of 8, at most 1024 on a side."""
+    with Image.open(path) as opened:
+        image = opened.convert("RGB")
+    image.thumbnail((_LARGEST, _LARGEST))
+    width, height = image.width // 8 * 8, image.height // 8 * 8
+    if min(width, height) < 64:
+        raise OSError(f"{path}: got {image.width} x {image.height} pixels, takes at least 64 x 64")
+    values = numpy.asarray(image.crop((0, 0, width, height)), dtype=numpy.float32) / 255
+    return numpy.ascontiguousarray(values.transpose(2, 0, 1)[None])
+
+
+def zone_plate(size: int) -> Array:
+    """Rings that get finer outwards, up to one line a pixel: where a filter fails, false rings appear."""
+    y, x = numpy.mgrid[:size, :size] - (size - 1) / 2
+    radius = numpy.hypot(x, y)
+    rings = 0.5 + 0.5 * numpy.cos(numpy.pi * radius**2 / size)
+    inside = numpy.clip((0.49 * size - radius) / 8, 0, 1)  # the rim is soft, so that it has no frequencies of its own
+    tint = numpy.stack([0.6 + 0.4 * numpy.cos(numpy.arctan2(y, x) - angle) for angle in (0.0, 2.1, 4.2)])
+    ground = 0.35 + 0.2 * numpy.stack([x, y, -x]) / size
+    picture = ground + inside * (rings * (0.55 + 0.45 * tint) - ground)
+    return numpy.asarray(picture[None], dtype=numpy.float32)
+
+
+def scene(size: int) -> Array:
+    """Discs, a star and thin lines: edges of every direction, each pixel the mean of 16 samples."""
+    fine = size * _SUPERSAMPLES
+    y, x = (numpy.mgrid[:fine, :fine] + 0.5) / fine
+    picture = numpy.stack([0.93 - 0.25 * y, 0.90 - 0.15 * y, 0.82 + 0.1 * y])
+
+    def paint(where: Array, colour: tuple[float, float, float]) -> None:
+        for channel, value in enumerate(colour):
+            picture[channel][where] = value
+
+    paint(numpy.hypot(x - 0.30, y - 0.32) < 0.22, (0.80, 0.27, 0.13))
+    paint(numpy.hypot(x - 0.42, y - 0.44) < 0.16, (0.96, 0.71, 0.20))
+    paint(numpy.hypot(x - 0.22, y - 0.50) < 0.07, (0.13, 0.17, 0.25))
+    turn = numpy.arctan2(y - 0.66, x - 0.68)
+    distance = numpy.hypot(x - 0.68, y - 0.66)
+    paint((distance < 0.27) & (numpy.sin(turn * 18) > 0), (0.10, 0.33, 0.45))
+    for offset in range(7):
+        line = numpy.abs((x - 0.60) + (y - 0.06) * (0.15 + 0.1 * offset) - 0.045 * offset)
+        paint((line < 0.0035) & (y > 0.06) & (y < 0.34), (0.13, 0.17, 0.25))
+    shape = (3, size, _SUPERSAMPLES, size, _SUPERSAMPLES)
+    return numpy.asarray(picture.reshape(shape).mean(axis=(2, 4))[None], dtype=numpy.float32)
+
+
+def grey(picture: Array) -> Array:
+    """Give the brightness, [1, 1, H, W]."""
+    weights = numpy.array([0.2126, 0.7152, 0.0722], dtype=picture.dtype)
+    return numpy.tensordot(picture, weights, axes=([1], [0]))[:, None]
+
+
+def low_frequencies(picture: Array, factor: int) -> Array:
+    """Give what a picture `factor` times smaller can hold: the rest of the spectrum is set to zero."""
+    spectrum = numpy.fft.fft2(picture.astype(numpy.float64))
+    for axis in (-2, -1):
+        frequency = numpy.abs(numpy.fft.fftfreq(picture.shape[axis]))
+        keep = (frequency < 0.5 / factor).astype(float)
+        spectrum *= keep.reshape((-1, 1) if axis == -2 else (1, -1))
+    return numpy.fft.ifft2(spectrum).real.astype(picture.dtype)
+
+
+def spectrum(picture: Array) -> Array:
+    """Give the strength of each frequency in decibels, [H, W], zero frequency in the middle."""
+    values = grey(picture)[0, 0].astype(numpy.float64)
+    window = numpy.hanning(values.shape[0])[:, None] * numpy.hanning(values.shape[1])
+    strength = numpy.abs(numpy.fft.fftshift(numpy.fft.fft2((values - values.mean()) * window)))
+    return numpy.asarray(20 * numpy.log10(strength / window.sum() + 1e-6))
+
+
+def spectrum_by_frequency(picture: Array) -> tuple[Array, Array]:
+    """Give the strength in decibels by frequency in cycles per pixel, all directions together."""
+    power = 10 ** (spectrum(picture) / 10)
+    y, x = (numpy.fft.fftshift(numpy.fft.fftfreq(size)) for size in power.shape)
+    ring = (numpy.hypot(x, y[:, None]) * 160).astype(int).ravel()
+    total, count = numpy.bincount(ring, power.ravel()), numpy.bincount(ring)
+    return (numpy.arange(80) + 0.5) / 160, 10 * numpy.log10(total[:80] / numpy.maximum(count[:80], 1) + 1e-12)
+
+
+def varying(picture: Array) -> Array:
+    """Give the picture without its mean, which no kernel changes."""
+    return numpy.asarray(picture - picture.mean(axis=(2, 3), keepdims=True))
+
+
+def slug(name: str) -> str:
+    """Give a name as part of a file's name."""
+    return name.strip("[]").replace(", ", "").replace(" ", "_").replace("-", "_")
+
+
+def decibels(part: Array, whole: Array) -> float:
+    """Give how strong a part is beside the whole."""
+    return float(10 * numpy.log10((part.astype(numpy.float64) ** 2).mean() / (whole.astype(numpy.float64) ** 2).mean()))
+
+
+def signal_to_noise(picture: Array, truth: Array) -> float:
+    """Give the peak signal-to-noise ratio in decibels; pictures are in 0 to 1."""
+    return float(-10 * numpy.log10(((picture - truth).astype(numpy.float64) ** 2).mean()))
+
+
+def interior(picture: Array, border: int) -> Array:
+    """Give the picture without its border, where padding counts."""
+    return picture[..., border:-border, border:-border]
+
+
+def show(axis: Any, picture: Array, title: str = "") -> None:
+    """Draw [1, C, H, W] or [H, W] without axes."""
+    values = picture if picture.ndim == 2 else numpy.clip(picture[0].transpose(1, 2, 0), 0, 1)
+    axis.imshow(values, cmap="gray", vmin=0, vmax=1, interpolation="nearest")
+    axis.set_title(title)
+    axis.set_axis_off()

@@ -1,0 +1,73 @@
+"""Section: a picture made larger, with and without a filter."""
+
+from __future__ import annotations
+
+import firelu
+import matplotlib.pyplot as plt
+from matplotlib.axes import Axes
+from matplotlib.patches import Rectangle
+
+from .kernels import KERNELS, windowed_sinc
+from .page import Section
+from .pictures import (
+    Array,
+    Pictures,
+    decibels,
+    interior,
+    low_frequencies,
+    show,
+    signal_to_noise,
+    slug,
+    spectrum,
+    varying,
+)
+
+_TEXT = """
+Inserting zeros between the pixels repeats the spectrum: the copies are called images, and seen as blocks and jagged
+edges. The kernel removes them. upfirdn2d does not compute with the inserted zeros: each output pixel takes the taps
+that meet a real pixel.
+
+The small picture is a quarter of the original and is doubled twice. The second row is the difference from the
+original; the last is the spectrum, where copies stand outside the middle square.
+"""
+_FACTOR = 4
+_BORDER = 24
+
+
+def section(pictures: Pictures) -> Section:
+    """Enlarge a quarter-size picture with each kernel."""
+    truth = pictures.scene
+    small = firelu.downsample2d(truth, firelu.make_kernel(windowed_sinc(24, _FACTOR)), _FACTOR)
+    results = {"nearest neighbour": small.repeat(_FACTOR, axis=2).repeat(_FACTOR, axis=3)}
+    for name, taps in KERNELS.items():
+        if name == "[1, 1]":
+            continue  # it repeats each pixel: nearest neighbour by another name
+        kernel = firelu.make_kernel(taps)
+        results[name] = firelu.upsample2d(firelu.upsample2d(small, kernel, 2), kernel, 2)
+    table = [["kernel", "images beside signal", "against the original"]]
+    gallery = [pictures.save("small", small, f"the small picture, {small.shape[3]} x {small.shape[2]}")]
+    plot, axes = plt.subplots(3, len(results) + 1, figsize=(3 * (len(results) + 1), 8.8), layout="compressed")
+    height, width = truth.shape[2:]
+    part = (slice(None), slice(None), slice(height // 5, height * 4 // 5), slice(width // 5, width * 4 // 5))
+    show(axes[0, 0], truth[part], "original")
+    show(axes[1, 0], small, "the small picture")
+    _draw_spectrum(axes[2, 0], truth)
+    for column, (name, result) in zip(axes.T[1:], results.items(), strict=True):
+        images = interior(result - low_frequencies(result, _FACTOR), _BORDER)
+        level = decibels(images, varying(interior(result, _BORDER)))
+        close = signal_to_noise(interior(result, _BORDER), interior(truth, _BORDER))
+        table.append([name, f"{level:+.1f} dB", f"{close:.1f} dB"])
+        show(column[0], result[part], f"{name}\n{close:.1f} dB")
+        show(column[1], (result - truth)[part] * 2 + 0.5, "difference, twice")
+        _draw_spectrum(column[2], result)
+        gallery.append(pictures.save(f"larger_{slug(name)}", result, name))
+    caption = "Four times as large: the result, its difference from the original (grey is none), and its spectrum."
+    figure = pictures.plot("upsampling", plot, caption)
+    finding = "Images beside the signal: " + ", ".join(f"{row[0]} {row[1]}" for row in table[1:]) + "."
+    return Section("Larger: images", _TEXT, [figure], [finding], table=table, gallery=gallery)
+
+
+def _draw_spectrum(axis: Axes, picture: Array) -> None:
+    axis.imshow(spectrum(picture), cmap="magma", vmin=-110, vmax=-30, extent=(-0.5, 0.5, -0.5, 0.5))
+    axis.add_patch(Rectangle((-0.125, -0.125), 0.25, 0.25, fill=False, edgecolor="white", linewidth=0.8))
+    axis.set(xticks=[-0.5, 0, 0.5], yticks=[], xlabel="cycles per pixel", title="spectrum")

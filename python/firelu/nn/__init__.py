@@ -1,0 +1,5 @@
+"""What networks are made of, on `firelu.Tensor`."""
+
+from . import functional
+
+__all__ = ["functional"]

@@ -1,0 +1,86 @@
+"""The operators on `firelu.Tensor`, recorded where a tensor requires a gradient.
+
+Arrays serve as well, and give arrays. Gradients are those of the registry's definitions, to any order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from .. import functional as _functional
+
+__all__ = ["fused_leaky_relu", "leaky_relu", "upfirdn2d"]
+
+
+def leaky_relu(input_: Any, negative_slope: float = 0.01) -> Any:
+    """Leaky ReLU: ``input_`` where it is positive, else ``negative_slope * input_``.
+
+    Args:
+        input_: a tensor of any shape.
+        negative_slope: the slope where the input is not positive, and the derivative at 0.
+
+    Returns:
+        A tensor of the input's shape and dtype.
+
+    >>> import firelu
+    >>> t = firelu.Tensor([-1.0, 0.0, 2.0], requires_grad=True)
+    >>> out = leaky_relu(t, negative_slope=0.1)
+    >>> out.backward()
+    >>> t.grad
+    Tensor([0.1, 0.1, 1. ])
+    """
+    return _functional.leaky_relu(input_, negative_slope)
+
+
+def fused_leaky_relu(
+    input_: Any, bias: Any = None, negative_slope: float = 0.2, scale: float = 2**0.5, *, axis: int = 1
+) -> Any:
+    """Add a bias, apply leaky ReLU and scale: ``scale * leaky_relu(input_ + bias)``.
+
+    Args:
+        input_: a tensor of any shape with the axis of the channels.
+        bias: (C,), or None.
+        negative_slope: the slope where the sum is not positive.
+        scale: what the result is multiplied by.
+        axis: the axis of the channels.
+
+    Returns:
+        A tensor of the input's shape and dtype.
+
+    >>> import firelu
+    >>> fused_leaky_relu(firelu.Tensor([[-2.0, 1.0]]), firelu.Tensor([1.0, 1.0]), 0.5, 2.0)
+    Tensor([[-1.,  4.]])
+    """
+    return _functional.fused_leaky_relu(input_, bias, negative_slope, scale, axis=axis)
+
+
+def upfirdn2d(
+    input_: Any,
+    kernel: Any,
+    up: int | tuple[int, int] = 1,
+    down: int | tuple[int, int] = 1,
+    pad: int | Sequence[int] = (0, 0),
+    *,
+    flip_kernel: bool = False,
+    gain: float = 1.0,
+) -> Any:
+    """Upsample, pad, filter, downsample; see `firelu.upfirdn2d`.
+
+    Args:
+        input_: (..., H, W).
+        kernel: (KH, KW), or (K,) for the outer product with itself; gets a gradient too.
+        up: how many samples each one becomes; an int or (x, y).
+        down: which samples are kept; an int or (x, y).
+        pad: an int, (before, after) for both axes, or (x0, x1, y0, y1); negative crops.
+        flip_kernel: correlate instead of convolving.
+        gain: what the result is multiplied by.
+
+    Returns:
+        (..., OH, OW) of the input's dtype, ``OH = (H * up + pad0 + pad1 - KH) // down + 1``.
+
+    >>> import firelu
+    >>> upfirdn2d(firelu.Tensor([[1.0, 2.0]]), firelu.Tensor([[1.0, 1.0]]), pad=(1, 0, 0, 0))
+    Tensor([[1., 3.]])
+    """
+    return _functional.upfirdn2d(input_, kernel, up, down, pad, flip_kernel=flip_kernel, gain=gain)

@@ -1,0 +1,151 @@
+"""The operators as functions on torch tensors: any strides, four dtypes, derivatives of any order."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from ..functional import _paddings, _pair
+from .bridge import bridged
+
+_LEAKY_RELU = bridged("LeakyRelu").overload
+_FUSED_LEAKY_RELU = bridged("FusedLeakyRelu").overload
+_UPFIRDN2D = bridged("UpFirDn2d").overload
+
+Factor = int | Sequence[int]
+
+
+def leaky_relu(input: Tensor, negative_slope: float = 0.01) -> Tensor:
+    """Leaky ReLU: ``input`` where it is positive, else ``negative_slope * input``.
+
+    Args:
+        input: any shape.
+        negative_slope: the slope where the input is not positive; also the derivative at 0.
+
+    Returns:
+        A new tensor of the input's shape, dtype and memory order.
+
+    >>> import torch, firelu.torch
+    >>> firelu.torch.leaky_relu(torch.tensor([-1.0, 0.0, 2.0]), 0.1)
+    tensor([-0.1000,  0.0000,  2.0000])
+    """
+    result: Tensor = _LEAKY_RELU(input, negative_slope)
+    return result
+
+
+def fused_leaky_relu(
+    input: Tensor,
+    bias: Tensor | None = None,
+    negative_slope: float = 0.2,
+    scale: float = 2**0.5,
+    *,
+    axis: int = 1,
+) -> Tensor:
+    """Add a bias for each channel, apply leaky ReLU and scale, in one pass over memory.
+
+    Args:
+        input: any shape, such as (N, C, H, W) or (N, C).
+        bias: (C,) of the input's dtype, or float32 beside a half-precision input; None for no bias.
+        negative_slope: the slope where the sum is not positive.
+        scale: what the result is multiplied by.
+        axis: the axis of the channels.
+
+    Returns:
+        ``scale * leaky_relu(input + bias)``, a new tensor of the input's shape, dtype and memory order.
+
+    >>> import torch, firelu.torch
+    >>> firelu.torch.fused_leaky_relu(torch.tensor([[1.0, -1.0]]), torch.tensor([0.5, -0.5]), scale=2.0)
+    tensor([[ 3.0000, -0.6000]])
+    """
+    result: Tensor = _FUSED_LEAKY_RELU(input, bias, negative_slope, scale, axis)
+    return result
+
+
+def upfirdn2d(
+    input: Tensor,
+    kernel: Tensor,
+    up: Factor = 1,
+    down: Factor = 1,
+    pad: Factor = (0, 0),
+    *,
+    flip_kernel: bool = False,
+    gain: float = 1.0,
+) -> Tensor:
+    """Insert zeros, pad or crop, convolve with a FIR kernel, and keep every ``down``-th sample.
+
+    Args:
+        input: (N, C, H, W); any leading dimensions are taken.
+        kernel: (KH, KW) of any float dtype; (K,) stands for the outer product with itself.
+        up: how many samples each one becomes: an int, or (x, y).
+        down: every how many samples one is kept: an int, or (x, y).
+        pad: an int; (before, after), the same on both axes; or (x0, x1, y0, y1). Negative numbers crop.
+        flip_kernel: correlate instead of convolving.
+        gain: what the kernel is multiplied by.
+
+    Returns:
+        (N, C, OH, OW) of the input's dtype and memory order, where
+        ``OH = (H * up + pad_y0 + pad_y1 - KH) // down + 1``. Both tensors get gradients.
+
+    >>> import torch, firelu.torch
+    >>> firelu.torch.upfirdn2d(torch.ones(1, 1, 2, 2), torch.ones(2, 2), up=2, pad=(1, 0)).shape
+    torch.Size([1, 1, 4, 4])
+    """
+    if kernel.dim() == 1:
+        kernel = torch.outer(kernel, kernel)
+    factors = (*_pair("up", up), *_pair("down", down), *_paddings(pad))
+    # Each argument that is handed over takes its time, and these two are nearly always the defaults.
+    rest = (flip_kernel, gain) if flip_kernel or gain != 1.0 else ()
+    result: Tensor = _UPFIRDN2D(input, kernel, *factors, *rest)
+    return result
+
+
+def upfirdn2d_native(
+    input: Tensor,
+    kernel: Tensor,
+    up_x: int,
+    up_y: int,
+    down_x: int,
+    down_y: int,
+    pad_x0: int,
+    pad_x1: int,
+    pad_y0: int,
+    pad_y1: int,
+) -> Tensor:
+    """Do the same as `upfirdn2d` in plain torch operations, step by step: slow, for comparison.
+
+    Args:
+        input: (..., H, W).
+        kernel: (KH, KW).
+        up_x: how many samples each sample of a row becomes.
+        up_y: how many samples each sample of a column becomes.
+        down_x: every how many samples of a row one is kept.
+        down_y: every how many samples of a column one is kept.
+        pad_x0: zeros before each row; negative crops.
+        pad_x1: zeros after each row.
+        pad_y0: zeros before each column.
+        pad_y1: zeros after each column.
+
+    Returns:
+        (..., OH, OW).
+    """
+    *leading, height, width = input.shape
+    spread = input.reshape(-1, 1, height, 1, width, 1)
+    spread = functional.pad(spread, (0, up_x - 1, 0, 0, 0, up_y - 1))
+    planes = spread.reshape(-1, 1, height * up_y, width * up_x)
+    planes = functional.pad(planes, (pad_x0, pad_x1, pad_y0, pad_y1))
+    # conv2d correlates: with the kernel turned around it convolves.
+    filtered = functional.conv2d(planes, kernel.flip((0, 1))[None, None].to(planes.dtype))
+    kept = filtered[:, 0, ::down_y, ::down_x]
+    return kept.reshape(*leading, *kept.shape[-2:])
+
+
+def make_kernel(taps: Any, *, gain: float = 1.0) -> Tensor:
+    """Make a float32 kernel whose sum is ``gain``: the outer product of 1-D taps, or 2-D taps as they are."""
+    kernel = torch.as_tensor(taps, dtype=torch.float32)
+    if kernel.dim() == 1:
+        kernel = torch.outer(kernel, kernel)
+    return kernel * (gain / kernel.sum())

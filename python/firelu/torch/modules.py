@@ -1,0 +1,136 @@
+"""Modules with the names and arguments that StyleGAN2-type code uses."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ..errors import ArgumentError
+from .functional import fused_leaky_relu, make_kernel, upfirdn2d
+
+
+class FusedLeakyReLU(nn.Module):
+    """Bias, leaky ReLU and scale in one pass.
+
+    Args:
+        channel: how many channels the input has, on axis 1.
+        negative_slope: the slope where the sum is not positive.
+        scale: what the result is multiplied by.
+        bias: whether there is a bias to learn; it starts at zero.
+
+    Shapes: (N, C, ...) to (N, C, ...).
+    """
+
+    bias: nn.Parameter | None
+
+    def __init__(self, channel: int, negative_slope: float = 0.2, scale: float = 2**0.5, *, bias: bool = True) -> None:
+        super().__init__()
+        self.register_parameter("bias", nn.Parameter(torch.zeros(channel)) if bias else None)
+        self.negative_slope = negative_slope
+        self.scale = scale
+
+    def forward(self, input: Tensor) -> Tensor:
+        """Apply the activation."""
+        return fused_leaky_relu(input, self.bias, self.negative_slope, self.scale)
+
+    def extra_repr(self) -> str:
+        """Give the arguments."""
+        channels = None if self.bias is None else self.bias.numel()
+        return f"{channels}, negative_slope={self.negative_slope}, scale={self.scale:.6g}, bias={channels is not None}"
+
+
+def _centred(kernel: Tensor, taken: int, before: int, after: int) -> tuple[int, int, int, int]:
+    """Share the taps that reach over the border out to both sides: (x0, x1, y0, y1)."""
+    pads: list[int] = []
+    for taps in (kernel.shape[1], kernel.shape[0]):
+        total = taps - taken
+        pads += [(total + 1) // 2 + before, total // 2 + after]
+    return pads[0], pads[1], pads[2], pads[3]
+
+
+class _Resample(nn.Module):
+    """A fixed kernel and padding; the kernel is no part of a checkpoint."""
+
+    kernel: Tensor
+
+    def __init__(self, kernel: Tensor, up: int, down: int, pad: tuple[int, int, int, int]) -> None:
+        super().__init__()
+        self.register_buffer("kernel", kernel, persistent=False)
+        self.up = up
+        self.down = down
+        self.pad = pad
+
+    def forward(self, input: Tensor) -> Tensor:
+        """Resample (N, C, H, W)."""
+        return upfirdn2d(input, self.kernel, up=self.up, down=self.down, pad=self.pad)
+
+    def extra_repr(self) -> str:
+        """Give what is done."""
+        return f"kernel={tuple(self.kernel.shape)}, up={self.up}, down={self.down}, pad={self.pad}"
+
+
+class UpFirDnUpsample(_Resample):
+    """Enlarge by a whole factor: insert zeros and filter.
+
+    Args:
+        resample_kernel: (K,) or (K, K) taps, such as (1, 3, 3, 1); they are normalised.
+        factor: how many times larger.
+
+    Shapes: (N, C, H, W) to (N, C, H * factor, W * factor).
+    """
+
+    def __init__(self, resample_kernel: Any, factor: int = 2) -> None:
+        kernel = make_kernel(resample_kernel, gain=factor**2)
+        super().__init__(kernel, factor, 1, _centred(kernel, factor, factor - 1, 0))
+        self.factor = factor
+
+
+class UpFirDnDownsample(_Resample):
+    """Shrink by a whole factor: filter and keep every ``factor``-th sample.
+
+    Args:
+        resample_kernel: (K,) or (K, K) taps, such as (1, 3, 3, 1); they are normalised.
+        factor: how many times smaller.
+
+    Shapes: (N, C, H, W) to (N, C, H // factor, W // factor).
+    """
+
+    def __init__(self, resample_kernel: Any, factor: int = 2) -> None:
+        kernel = make_kernel(resample_kernel)
+        super().__init__(kernel, 1, factor, _centred(kernel, factor, 0, 0))
+        self.factor = factor
+
+
+class UpFirDnSmooth(_Resample):
+    """Filter beside a convolution that resamples, so that the picture has the right size afterwards.
+
+    Args:
+        resample_kernel: (K,) or (K, K) taps, such as (1, 3, 3, 1); they are normalised.
+        upsample_factor: the stride of a transposed convolution that comes before; 1 for none.
+        downsample_factor: the stride of a convolution that comes after; 1 for none.
+        kernel_size: the kernel size of that convolution.
+
+    Shapes: before a convolution, (N, C, H, W) to (N, C, H + E, W + E) with ``E = kernel_size - downsample_factor``;
+    after a transposed one, (N, C, H * up + kernel_size - up, ...) to (N, C, H * up, ...).
+    """
+
+    def __init__(
+        self, resample_kernel: Any, upsample_factor: int = 1, downsample_factor: int = 1, kernel_size: int = 1
+    ) -> None:
+        if upsample_factor > 1 and downsample_factor > 1:
+            raise ArgumentError(
+                f"UpFirDnSmooth: got upsample_factor {upsample_factor} and downsample_factor {downsample_factor}, "
+                "takes at most one of them above 1"
+            )
+        kernel = make_kernel(resample_kernel, gain=upsample_factor**2)
+        if upsample_factor > 1:
+            rest = upsample_factor - 1
+            pad = _centred(kernel, upsample_factor + kernel_size - 1, rest, rest)
+        else:
+            pad = _centred(kernel, downsample_factor - kernel_size + 1, 0, 0)
+        super().__init__(kernel, 1, 1, pad)
+        self.upsample_factor = upsample_factor
+        self.downsample_factor = downsample_factor
+        self.kernel_size = kernel_size

@@ -1,0 +1,272 @@
+//! The one order of summation. A sequence of values is cut into blocks of [`BLOCK`]; within a block the
+//! value number `i` goes to the lane `i mod lanes` in the compute type; the lanes of a block are added
+//! in float64 as a fixed tree, and the blocks in float64 one after the other. The order depends on the
+//! sequence alone: not on threads, instruction sets, strides or memory order.
+
+use crate::core::dtype::{Compute, Element};
+use crate::devices::cpu::features::Level;
+use crate::devices::cpu::simd::Formula;
+use crate::devices::cpu::sources::{Last, SimdElement, Sources, with_sources};
+
+/// How many values are summed in the compute type.
+pub const BLOCK: usize = 8192;
+
+/// The most lanes there are.
+pub const MOST_LANES: usize = 16;
+
+/// How many lanes a compute type has: a cache line of numbers, two AVX2 registers.
+pub const fn lanes_of<C>() -> usize {
+    64 / size_of::<C>()
+}
+
+/// The float64 sum of a block's lanes.
+#[inline]
+pub fn tree<C: Compute>(lane: impl Fn(usize) -> C) -> f64 {
+    let mut sums = [0.0; MOST_LANES];
+    let mut width = lanes_of::<C>();
+    for (index, sum) in sums[..width].iter_mut().enumerate() {
+        *sum = lane(index).to_f64();
+    }
+    while width > 1 {
+        width /= 2;
+        for index in 0..width {
+            sums[index] += sums[index + width];
+        }
+    }
+    sums[0]
+}
+
+/// A run of elements: where its operands are, and where its results go, if anywhere.
+pub struct Run<T: Element, const N: usize> {
+    /// The operands; the last one's address is not used unless `last` is dense.
+    pub pointers: [*const T; N],
+    /// What the last operand is.
+    pub last: Last<T::Compute>,
+    /// Where the results go; null where only their sum is wanted.
+    pub target: *mut T,
+    /// Whether results bypass the caches.
+    pub streaming: bool,
+}
+
+impl<T: SimdElement, const N: usize> Run<T, N> {
+    /// Adds the run's results to lanes, the first result to the lane `first`.
+    ///
+    /// # Safety
+    /// `count` elements must be readable at each source, and writable at the target unless that is null,
+    /// at any alignment.
+    #[inline]
+    pub unsafe fn add_to_lanes(
+        self,
+        level: Level,
+        formula: &impl Formula<T::Compute, N>,
+        lanes: &mut [T::Compute; MOST_LANES],
+        first: usize,
+        count: usize,
+    ) {
+        // SAFETY: the caller's promise; AVX2 is a level only where it was detected.
+        with_sources!(self.pointers, self.last, sources => unsafe {
+            match level {
+                #[cfg(target_arch = "x86_64")]
+                Level::Avx2 => avx2::add_to_lanes(formula, sources, self.target, lanes, first, count, self.streaming),
+                _ => add_to_lanes(formula, sources, self.target, lanes, first, count),
+            }
+        })
+    }
+
+    /// Adds the run's results to as many totals, one to each.
+    ///
+    /// # Safety
+    /// As `add_to_lanes`, and there must be `count` totals.
+    #[inline]
+    pub unsafe fn add_to_totals(
+        self,
+        level: Level,
+        formula: &impl Formula<T::Compute, N>,
+        totals: *mut T::Compute,
+        count: usize,
+    ) {
+        // SAFETY: the caller's promise; AVX2 is a level only where it was detected.
+        with_sources!(self.pointers, self.last, sources => unsafe {
+            match level {
+                #[cfg(target_arch = "x86_64")]
+                Level::Avx2 => avx2::add_to_totals(formula, sources, self.target, totals, count, self.streaming),
+                _ => add_to_totals(formula, sources, self.target, totals, count),
+            }
+        })
+    }
+}
+
+/// The result for one element, stored unless `target` is null.
+///
+/// # Safety
+/// The run has this element.
+#[inline(always)]
+unsafe fn one<T: SimdElement, const N: usize>(
+    formula: &impl Formula<T::Compute, N>,
+    sources: impl Sources<T, N>,
+    target: *mut T,
+    index: usize,
+) -> T::Compute {
+    // SAFETY: the caller's promise; elements may be unaligned.
+    unsafe {
+        let value = formula.apply(sources.one(index));
+        if !target.is_null() {
+            target.add(index).write_unaligned(T::from_compute(value));
+        }
+        value
+    }
+}
+
+/// One element at a time, on every processor.
+///
+/// # Safety
+/// As [`Run::add_to_lanes`].
+#[inline]
+unsafe fn add_to_lanes<T: SimdElement, const N: usize>(
+    formula: &impl Formula<T::Compute, N>,
+    sources: impl Sources<T, N>,
+    target: *mut T,
+    lanes: &mut [T::Compute; MOST_LANES],
+    first: usize,
+    count: usize,
+) {
+    let mask = lanes_of::<T::Compute>() - 1;
+    for index in 0..count {
+        let lane = &mut lanes[(first + index) & mask];
+        // SAFETY: the caller's promise.
+        *lane = *lane + unsafe { one(formula, sources, target, index) };
+    }
+}
+
+/// One element at a time, on every processor.
+///
+/// # Safety
+/// As [`Run::add_to_totals`].
+#[inline]
+unsafe fn add_to_totals<T: SimdElement, const N: usize>(
+    formula: &impl Formula<T::Compute, N>,
+    sources: impl Sources<T, N>,
+    target: *mut T,
+    totals: *mut T::Compute,
+    count: usize,
+) {
+    for index in 0..count {
+        // SAFETY: the caller's promise.
+        unsafe { *totals.add(index) = *totals.add(index) + one(formula, sources, target, index) };
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+mod avx2 {
+    use super::{MOST_LANES, lanes_of};
+    use crate::devices::cpu::simd::avx2::{AHEAD, Avx2Element, LINE};
+    use crate::devices::cpu::simd::{Formula, Lane};
+    use crate::devices::cpu::sources::Sources;
+
+    /// The result for a register of elements, stored unless `target` is null.
+    ///
+    /// # Safety
+    /// AVX2, FMA and F16C were detected, the run has these elements, and a streamed store is aligned.
+    #[inline(always)]
+    unsafe fn register<T: Avx2Element, const N: usize>(
+        formula: &impl Formula<T::Compute, N>,
+        sources: impl Sources<T, N>,
+        target: *mut T,
+        index: usize,
+        streaming: bool,
+    ) -> T::Register {
+        // SAFETY: the caller's promise.
+        unsafe {
+            let value = formula.apply(sources.register(index));
+            if streaming {
+                T::stream(target.add(index), value);
+            } else if !target.is_null() {
+                T::store(target.add(index), value);
+            }
+            value
+        }
+    }
+
+    /// Whether streamed stores from `target` on are aligned, and there is a target at all.
+    fn can_stream<T>(target: *mut T) -> bool {
+        !target.is_null() && (target as usize).is_multiple_of(LINE / 2)
+    }
+
+    /// # Safety
+    /// AVX2, FMA and F16C were detected; else as [`super::Run::add_to_lanes`].
+    #[target_feature(enable = "avx2,fma,f16c")]
+    pub unsafe fn add_to_lanes<T: Avx2Element, const N: usize>(
+        formula: &impl Formula<T::Compute, N>,
+        sources: impl Sources<T, N>,
+        target: *mut T,
+        lanes: &mut [T::Compute; MOST_LANES],
+        first: usize,
+        count: usize,
+        streaming: bool,
+    ) {
+        let group = lanes_of::<T::Compute>();
+        let head = (first.wrapping_neg() % group).min(count);
+        let groups = (count - head) / group;
+        // SAFETY: `head` and what follows are parts of the caller's `count`; lanes hold two registers.
+        unsafe {
+            super::add_to_lanes(formula, sources, target, lanes, first, head);
+            let streaming = streaming && can_stream(target.wrapping_add(head));
+            let pointer = lanes.as_mut_ptr();
+            let mut low = T::load_wide(pointer);
+            let mut high = T::load_wide(pointer.add(T::LANES));
+            for index in 0..groups {
+                let at = head + index * group;
+                low = low.add(register(formula, sources, target, at, streaming));
+                high = high.add(register(formula, sources, target, at + T::LANES, streaming));
+                if streaming {
+                    sources.prefetch(at, AHEAD);
+                }
+            }
+            T::store_wide(pointer, low);
+            T::store_wide(pointer.add(T::LANES), high);
+            let done = head + groups * group;
+            let rest = if target.is_null() { target } else { target.add(done) };
+            super::add_to_lanes(formula, sources.from(done), rest, lanes, 0, count - done);
+        }
+    }
+
+    /// # Safety
+    /// AVX2, FMA and F16C were detected; else as [`super::Run::add_to_totals`].
+    #[target_feature(enable = "avx2,fma,f16c")]
+    pub unsafe fn add_to_totals<T: Avx2Element, const N: usize>(
+        formula: &impl Formula<T::Compute, N>,
+        sources: impl Sources<T, N>,
+        target: *mut T,
+        totals: *mut T::Compute,
+        count: usize,
+        streaming: bool,
+    ) {
+        let streaming = streaming && can_stream(target);
+        let registers = count / T::LANES;
+        // SAFETY: every register lies inside the caller's `count`.
+        unsafe {
+            for index in 0..registers {
+                let at = index * T::LANES;
+                let value = register(formula, sources, target, at, streaming);
+                T::store_wide(totals.add(at), T::load_wide(totals.add(at)).add(value));
+                if streaming {
+                    sources.prefetch(at, AHEAD);
+                }
+            }
+            let done = registers * T::LANES;
+            let rest = if target.is_null() { target } else { target.add(done) };
+            super::add_to_totals(formula, sources.from(done), rest, totals.add(done), count - done);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_tree_adds_every_lane_once() {
+        assert_eq!(tree(|lane| (1u32 << lane) as f32), 65535.0);
+        assert_eq!(tree(|lane| (1u32 << lane) as f64), 255.0);
+    }
+}

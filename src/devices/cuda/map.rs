@@ -1,0 +1,151 @@
+//! Element-wise launches: sixteen-byte vectors where every operand is contiguous and aligned, else any strides.
+
+use crate::core::device::Stream;
+use crate::core::error::Result;
+use crate::core::shape::Shape;
+use crate::core::tensor::{Parts, TensorType};
+use crate::devices::cuda::context::Context;
+use crate::devices::cuda::launch::Launch;
+use crate::devices::cuda::layout::merge;
+use crate::devices::cuda::memory::Memory;
+use crate::devices::cuda::parameters::{
+    MapParameters, StridedMapParameters, StridedSumParameters, THREADS, VECTORS, suffix,
+};
+
+/// The address of a tensor's first element.
+pub fn address(parts: &Parts) -> u64 {
+    parts.pointer as u64
+}
+
+/// Byte strides and element size: what merging takes.
+pub fn steps(parts: &Parts) -> (&[isize], usize) {
+    (&parts.strides, parts.dtype().size())
+}
+
+/// Whether vectors may be read or written at all of these addresses; 0 is an omitted operand.
+pub fn are_aligned(addresses: &[u64]) -> bool {
+    addresses.iter().all(|address| address % 16 == 0)
+}
+
+/// `address` moved by a number of elements.
+pub fn moved(address: u64, elements: i64, parts: &Parts) -> u64 {
+    address.wrapping_add_signed(elements * parts.dtype().size() as i64)
+}
+
+/// Blocks that give every element a thread.
+pub fn blocks(count: i64) -> u64 {
+    (count as u64).div_ceil(u64::from(THREADS))
+}
+
+/// Launches `name_<type>` or `name_strided_<type>_<width>` with one or two inputs of the output's shape, or broadcast to
+/// it by strides of 0.
+pub fn launch<const INPUTS: usize>(
+    context: &'static Context,
+    (module, name): (&'static str, &str),
+    output: &Parts,
+    inputs: [&Parts; INPUTS],
+    alpha: f64,
+    stream: Stream,
+) -> Result<()> {
+    const { assert!(INPUTS == 1 || INPUTS == 2) };
+    // An operator of one input is planned as if it had that input twice.
+    let second = inputs[INPUTS - 1];
+    let addresses = [address(inputs[0]), address(second)];
+    let merged = merge(output.shape(), [steps(output), steps(inputs[0]), steps(second)]);
+    let dtype = output.dtype();
+    if merged.is_contiguous() && are_aligned(&[address(output), addresses[0], addresses[1]]) {
+        let count = merged.count();
+        let vectors = count as u64 / (16 / dtype.size() as u64);
+        let blocks = if count == 0 { 0 } else { vectors.div_ceil(u64::from(THREADS) * VECTORS).max(1) };
+        let launch = Launch { module, kernel: &format!("{name}_{}", suffix(dtype)), blocks, shared_bytes: 0 };
+        let parameters = MapParameters { output: address(output), inputs: addresses, count, alpha };
+        // SAFETY: the schema checked that all operands have one shape, and their views promise that every element is
+        // memory of this device; contiguous, they are `count` elements from the first.
+        return unsafe { context.launch(&launch, &parameters, stream) };
+    }
+    let kernel = format!("{name}_strided_{}_{}", suffix(dtype), merged.index_width());
+    for (layout, offsets) in merged.pieces() {
+        let launch = Launch { module, kernel: &kernel, blocks: blocks(layout.count), shared_bytes: 0 };
+        let parameters = StridedMapParameters {
+            output: moved(address(output), offsets[0], output),
+            inputs: [moved(addresses[0], offsets[1], inputs[0]), moved(addresses[1], offsets[2], second)],
+            alpha,
+            layout,
+        };
+        // SAFETY: as above; the layout's strides are the operands' own.
+        unsafe { context.launch(&launch, &parameters, stream) }?;
+    }
+    Ok(())
+}
+
+/// Copies elements from one layout to another on the device.
+pub fn copy(context: &'static Context, output: &Parts, input: &Parts, stream: Stream) -> Result<()> {
+    let merged = merge(output.shape(), [steps(output), steps(input)]);
+    let kernel = format!("sum_strided_{}_{}", suffix(output.dtype()), merged.index_width());
+    for (layout, offsets) in merged.pieces() {
+        let launch = Launch { module: "arithmetic", kernel: &kernel, blocks: blocks(layout.count), shared_bytes: 0 };
+        let parameters = StridedSumParameters {
+            output: moved(address(output), offsets[0], output),
+            input: moved(address(input), offsets[1], input),
+            layout,
+            ..Default::default()
+        };
+        // SAFETY: both views have one shape and promise that every element is memory of this device.
+        unsafe { context.launch(&launch, &parameters, stream) }?;
+    }
+    Ok(())
+}
+
+/// A tensor for the moment of one call: the caller's own memory, or a row-major copy of it.
+pub struct Dense {
+    parts: Parts,
+    _memory: Option<Memory>,
+}
+
+impl Dense {
+    /// Where it is.
+    pub fn parts(&self) -> &Parts {
+        &self.parts
+    }
+}
+
+fn scratch(context: &'static Context, like: &Parts, stream: Stream) -> Result<Dense> {
+    let memory = Memory::new(context, like.kind.bytes(), stream)?;
+    let parts = Parts {
+        pointer: memory.address() as *mut u8,
+        kind: like.kind.clone(),
+        strides: like.shape().row_major_strides(like.dtype()),
+        device: like.device,
+    };
+    Ok(Dense { parts, _memory: Some(memory) })
+}
+
+/// The tensor itself where it is row-major, else a copy that is.
+pub fn dense(context: &'static Context, parts: &Parts, stream: Stream) -> Result<Dense> {
+    if parts.is_row_major() {
+        return Ok(Dense { parts: parts.clone(), _memory: None });
+    }
+    let dense = scratch(context, parts, stream)?;
+    copy(context, &dense.parts, parts, stream)?;
+    Ok(dense)
+}
+
+/// Memory to compute into where the output is not row-major; the caller then copies it there.
+pub fn dense_target(context: &'static Context, output: &Parts, stream: Stream) -> Result<Option<Dense>> {
+    if output.is_row_major() { Ok(None) } else { scratch(context, output, stream).map(Some) }
+}
+
+/// A view with the strides of a larger shape, 0 where it is broadcast. Shapes are aligned at their last dimensions.
+pub fn broadcast(parts: &Parts, shape: &Shape) -> Parts {
+    let ahead = shape.len() - parts.shape().len();
+    let stride = |d: usize| match d.checked_sub(ahead) {
+        Some(own) if parts.shape()[own] != 1 => parts.strides[own],
+        _ => 0,
+    };
+    Parts {
+        pointer: parts.pointer,
+        kind: TensorType::new(shape.clone(), parts.dtype()),
+        strides: (0..shape.len()).map(stride).collect(),
+        device: parts.device,
+    }
+}

@@ -1,0 +1,31 @@
+//! CUDA devices: the driver is found at run time, kernels are the PTX in `cuda/ptx`, and nothing is compiled on the
+//! user's machine beyond what the driver does when it loads a module.
+//!
+//! Work is put on a stream and not waited for; only copies to the host wait. A tensor that firelu owns is used on the
+//! device's default stream unless a call names another.
+
+pub mod available;
+pub mod context;
+pub mod external;
+pub mod launch;
+pub mod layout;
+pub mod map;
+pub mod memory;
+pub mod modules;
+pub mod parameters;
+
+use cudarc::driver::DriverError;
+
+use crate::core::device::Device;
+use crate::core::error::Error;
+
+/// An error of the driver in its own words.
+#[cold]
+pub(crate) fn driver_error(ordinal: u32, doing: &str, error: DriverError) -> Error {
+    let words = |text: Result<&std::ffi::CStr, DriverError>| match text {
+        Ok(text) => text.to_string_lossy().into_owned(),
+        Err(_) => format!("error {}", error.0 as u32),
+    };
+    let reason = format!("{doing}: {}: {}", words(error.error_name()), words(error.error_string()));
+    Error::Device { device: Device::Cuda(ordinal).to_string(), reason }
+}

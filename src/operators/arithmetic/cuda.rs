@@ -1,0 +1,99 @@
+//! The kernels of a CUDA device.
+
+use crate::core::error::Result;
+use crate::core::operator::Call;
+use crate::core::tensor::Parts;
+use crate::devices::cuda::context::context_of;
+use crate::devices::cuda::launch::Launch;
+use crate::devices::cuda::layout::merge;
+use crate::devices::cuda::map::{self, address, are_aligned, blocks, broadcast, moved, steps};
+use crate::devices::cuda::memory::Memory;
+use crate::devices::cuda::parameters::{SUM_INPUTS, StridedSumParameters, SumParameters, suffix};
+
+const MODULE: &str = "arithmetic";
+
+/// A + B.
+pub fn add(call: &Call<'_>) -> Result<()> {
+    binary(call, "add")
+}
+
+/// A - B.
+pub fn sub(call: &Call<'_>) -> Result<()> {
+    binary(call, "sub")
+}
+
+/// A * B.
+pub fn mul(call: &Call<'_>) -> Result<()> {
+    binary(call, "mul")
+}
+
+fn binary(call: &Call<'_>, name: &str) -> Result<()> {
+    let Some(output) = call.outputs[0].as_deref() else { return Ok(()) };
+    let [first, second] = [0, 1].map(|k| broadcast(call.input(k), output.shape()));
+    map::launch(context_of(output.device)?, (MODULE, name), output, [&first, &second], 0.0, call.stream)
+}
+
+/// The sum of any number of inputs, in order, in the compute type, rounded once.
+pub fn sum(call: &Call<'_>) -> Result<()> {
+    let Some(output) = call.outputs[0].as_deref() else { return Ok(()) };
+    let context = context_of(output.device)?;
+    let inputs: Vec<&Parts> = call.inputs.iter().flatten().map(|input| &**input).collect();
+    let fits = |input: &&Parts| {
+        merge(output.shape(), [steps(output), steps(input)]).is_contiguous() && are_aligned(&[address(input)])
+    };
+    let contiguous = inputs.iter().all(fits) && are_aligned(&[address(output)]);
+    let (count, dtype) = (output.shape().elements() as i64, output.dtype());
+    let per_launch = if contiguous { SUM_INPUTS } else { 1 };
+    let launches = inputs.len().div_ceil(per_launch);
+    // Between launches the sum is kept in the compute type, so that it is rounded once.
+    let accumulator = match launches {
+        0 | 1 => None,
+        _ => Some(Memory::new(context, count as usize * dtype.compute().size(), call.stream)?),
+    };
+    let accumulator = accumulator.as_ref().map_or(0, Memory::address);
+    for (index, group) in inputs.chunks(per_launch).enumerate() {
+        let accumulator_in = if index == 0 { 0 } else { accumulator };
+        let accumulator_out = if index + 1 == launches { 0 } else { accumulator };
+        if contiguous {
+            let mut addresses = [0; SUM_INPUTS];
+            for (place, input) in addresses.iter_mut().zip(group) {
+                *place = address(input);
+            }
+            let threads = (count as u64).div_ceil(16 / dtype.size() as u64);
+            let kernel = format!("sum_{}", suffix(dtype));
+            let launch = Launch { module: MODULE, kernel: &kernel, blocks: blocks(threads as i64), shared_bytes: 0 };
+            let parameters = SumParameters {
+                output: address(output),
+                accumulator_in,
+                accumulator_out,
+                inputs: addresses,
+                input_count: group.len() as i64,
+                count,
+            };
+            // SAFETY: the schema checked that all have one shape; they are contiguous alike and aligned, and the
+            // accumulator has `count` elements of the compute type.
+            unsafe { context.launch(&launch, &parameters, call.stream) }?;
+            continue;
+        }
+        let merged = merge(output.shape(), [steps(output), steps(group[0])]);
+        // Every input is walked in the order of the output's memory, so an accumulator's index means the same element
+        // in every launch.
+        let kernel = format!("sum_strided_{}_{}", suffix(dtype), merged.index_width());
+        let mut done = 0;
+        for (layout, offsets) in merged.pieces() {
+            let at = |base: u64| if base == 0 { 0 } else { base + done * dtype.compute().size() as u64 };
+            let launch = Launch { module: MODULE, kernel: &kernel, blocks: blocks(layout.count), shared_bytes: 0 };
+            let parameters = StridedSumParameters {
+                output: moved(address(output), offsets[0], output),
+                accumulator_in: at(accumulator_in),
+                accumulator_out: at(accumulator_out),
+                input: moved(address(group[0]), offsets[1], group[0]),
+                layout,
+            };
+            // SAFETY: as above, with the operands' own strides.
+            unsafe { context.launch(&launch, &parameters, call.stream) }?;
+            done += layout.count as u64;
+        }
+    }
+    Ok(())
+}

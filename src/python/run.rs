@@ -1,0 +1,294 @@
+//! One call: borrow, check, allocate, release the interpreter, compute, hand out.
+
+use std::sync::Arc;
+
+use pyo3::prelude::*;
+use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyList, PyString, PyTuple};
+use smallvec::SmallVec;
+
+use super::errors::{self, raise};
+use super::foreign::{self, Setting};
+use super::tensor::PyTensor;
+use super::{arrays, autograd, device, settings};
+use crate::core::args::{ArgKind, ArgSpec, ArgValue, Args};
+use crate::core::device::Device;
+use crate::core::operator::Operator;
+use crate::core::shape::Strides;
+use crate::core::tensor::{Parts, TensorType};
+use crate::{devices, registry};
+
+/// An operator, looked up once and called many times.
+#[pyclass(frozen, module = "firelu._firelu", name = "BoundOperator")]
+pub struct BoundOperator(pub Arc<Operator>);
+
+#[pymethods]
+impl BoundOperator {
+    /// Look an operator up by name.
+    #[new]
+    fn new(name: &str) -> PyResult<Self> {
+        registry::find(name).map(BoundOperator).map_err(raise)
+    }
+
+    /// Run on `inputs` (`None` where omitted), with arguments in the schema's order.
+    #[pyo3(signature = (inputs, args, out=None))]
+    fn run<'py>(
+        &self,
+        inputs: &Bound<'py, PyTuple>,
+        args: &Bound<'py, PyTuple>,
+        out: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let schema = &self.0.schema;
+        let mut values: SmallVec<[ArgValue; 10]> = SmallVec::new();
+        for (index, value) in args.iter().enumerate() {
+            values.push(match schema.args.get(index) {
+                Some(spec) => arg_value(&schema.name, &spec.name, Some(spec), &value)?,
+                None => arg_value(&schema.name, "arguments", None, &value)?,
+            });
+        }
+        let args = Args::from_positional(&schema.name, &schema.args, values).map_err(raise)?;
+        run(&self.0, inputs, &args, out)
+    }
+}
+
+/// Runs an operator by name; keyword arguments are the operator's.
+#[pyfunction]
+#[pyo3(signature = (name, *inputs, device=None, out=None, **args))]
+fn run_operator<'py>(
+    py: Python<'py>,
+    name: &str,
+    inputs: &Bound<'py, PyTuple>,
+    device: Option<&str>,
+    out: Option<&Bound<'py, PyAny>>,
+    args: Option<&Bound<'py, PyDict>>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let operator = registry::find(name).map_err(raise)?;
+    let args = named_args(&operator, args)?;
+    let Some(device) = device else { return run(&operator, inputs, &args, out) };
+    let device: Device = device.parse().map_err(raise)?;
+    let moved =
+        inputs.iter().map(|input| if input.is_none() { Ok(input) } else { super::tensor::to_device(&input, device) });
+    run(&operator, &PyTuple::new(py, moved.collect::<PyResult<Vec<_>>>()?)?, &args, out)
+}
+
+/// Checks keyword arguments against the schema and fills in defaults.
+pub fn named_args(operator: &Operator, args: Option<&Bound<'_, PyDict>>) -> PyResult<Args> {
+    let schema = &operator.schema;
+    let mut named: SmallVec<[(String, ArgValue); 10]> = SmallVec::new();
+    for (name, value) in args.into_iter().flatten() {
+        let name: String = name.extract()?;
+        let spec = schema.args.iter().find(|spec| spec.name == name);
+        let value = arg_value(&schema.name, &name, spec, &value)?;
+        named.push((name, value));
+    }
+    schema.resolve_args(named).map_err(raise)
+}
+
+/// A Python value as an argument; the schema's type decides where Python leaves it open.
+pub fn arg_value(operator: &str, name: &str, spec: Option<&ArgSpec>, value: &Bound<'_, PyAny>) -> PyResult<ArgValue> {
+    let refuse = || {
+        let takes = spec.map_or("a bool, int, float, str or a list of numbers", |spec| spec.kind.name());
+        let message = format!("{operator}: {name}: got {}, takes {takes}", settings::short_repr(value));
+        errors::new(value.py(), "ArgumentError", message)
+    };
+    if let Ok(value) = value.cast_exact::<PyFloat>() {
+        return Ok(ArgValue::Float(value.extract()?));
+    }
+    if value.is_instance_of::<PyBool>() {
+        return Ok(ArgValue::Bool(value.extract()?));
+    }
+    if value.is_instance_of::<PyInt>() {
+        return value.extract().map(ArgValue::Int).map_err(|_| refuse());
+    }
+    if value.is_instance_of::<PyString>() {
+        return Ok(ArgValue::String(value.extract()?));
+    }
+    if value.is_instance_of::<PyList>() || value.is_instance_of::<PyTuple>() {
+        if let Ok(values) = value.extract::<Vec<i64>>() {
+            return Ok(ArgValue::Ints(values));
+        }
+        return value.extract().map(ArgValue::Floats).map_err(|_| refuse());
+    }
+    // numpy's scalars and other numbers say what they are by what they convert to.
+    if matches!(spec.map(|spec| spec.kind), Some(ArgKind::Bool))
+        && value.get_type().name().is_ok_and(|n| n == "bool" || n == "bool_")
+    {
+        return value.is_truthy().map(ArgValue::Bool);
+    }
+    if value.hasattr("__index__")? {
+        return value.extract().map(ArgValue::Int).map_err(|_| refuse());
+    }
+    if value.hasattr("__float__")? && !value.hasattr("__len__")? {
+        return value.extract().map(ArgValue::Float).map_err(|_| refuse());
+    }
+    Err(refuse())
+}
+
+/// A tensor on its way in or out: the object that keeps its memory, and where that memory is.
+struct Held<'py> {
+    parts: Parts,
+    owner: Bound<'py, PyAny>,
+    is_tensor: bool,
+}
+
+fn hold<'py>(operator: &Operator, index: usize, object: Bound<'py, PyAny>) -> PyResult<Option<Held<'py>>> {
+    if object.is_none() {
+        return Ok(None);
+    }
+    if let Ok(tensor) = object.cast::<PyTensor>() {
+        let parts = tensor.get().parts();
+        return Ok(Some(Held { parts, owner: object, is_tensor: true }));
+    }
+    if let Some(foreign) = hold_foreign(&object)? {
+        return Ok(Some(foreign));
+    }
+    let schema = &operator.schema;
+    let argument = if schema.inputs.is_empty() { "inputs" } else { &schema.input_spec(index).name };
+    let (array, dtype) = arrays::as_float_array(&schema.name, argument, &object)?;
+    Ok(Some(Held { parts: arrays::parts_of(&array, dtype), owner: array.into_any(), is_tensor: false }))
+}
+
+/// Device memory of another library, used where it is; arrays of numpy are not asked.
+fn hold_foreign<'py>(object: &Bound<'py, PyAny>) -> PyResult<Option<Held<'py>>> {
+    if object.is_instance_of::<numpy::PyUntypedArray>() {
+        return Ok(None);
+    }
+    let Some(tensor) = device::import(object)? else { return Ok(None) };
+    let owner = Bound::new(object.py(), PyTensor::from(tensor))?;
+    Ok(Some(Held { parts: owner.get().parts(), owner: owner.into_any(), is_tensor: true }))
+}
+
+/// The caller's outputs: nothing, one, or a tuple with `None` where a new one is wanted.
+fn hold_outputs<'py>(
+    operator: &Operator,
+    out: Option<&Bound<'py, PyAny>>,
+) -> PyResult<SmallVec<[Option<Held<'py>>; 2]>> {
+    let Some(out) = out.filter(|out| !out.is_none()) else { return Ok(SmallVec::new()) };
+    let objects: SmallVec<[Bound<'py, PyAny>; 2]> = match out.cast::<PyTuple>() {
+        Ok(tuple) => tuple.iter().collect(),
+        Err(_) if operator.schema.outputs.len() == 1 => std::iter::once(out.clone()).collect(),
+        Err(_) => {
+            let (name, count) = (&operator.schema.name, operator.schema.outputs.len());
+            let message =
+                format!("{name}: out: got one object, takes a tuple of {count}, None where a new array is wanted");
+            return Err(errors::new(out.py(), "ArgumentError", message));
+        }
+    };
+    objects.into_iter().map(|object| hold_output(operator, object)).collect()
+}
+
+fn hold_output<'py>(operator: &Operator, object: Bound<'py, PyAny>) -> PyResult<Option<Held<'py>>> {
+    let py = object.py();
+    let refuse = |class: &str, got: &str, takes: &str| {
+        Err(errors::new(py, class, format!("{}: out: got {got}, takes {takes}", operator.schema.name)))
+    };
+    if object.is_none() {
+        return Ok(None);
+    }
+    if let Ok(tensor) = object.cast::<PyTensor>() {
+        autograd::check_writable(&operator.schema.name, tensor.get(), py)?;
+        let parts = tensor.get().parts();
+        return Ok(Some(Held { parts, owner: object, is_tensor: true }));
+    }
+    if let Some(foreign) = hold_foreign(&object)? {
+        return Ok(Some(Held { owner: object, ..foreign }));
+    }
+    let Ok(array) = object.cast::<numpy::PyUntypedArray>().cloned() else {
+        let got = object.get_type().name()?.to_string();
+        return refuse("ArgumentError", &got, "a numpy array, a firelu.Tensor or None");
+    };
+    let dtype = match arrays::dtype_of(&array) {
+        Some((dtype, true)) => dtype,
+        _ => {
+            let got = numpy::PyUntypedArrayMethods::dtype(&array).to_string();
+            return refuse("DTypeError", &got, "float16, bfloat16, float32 or float64 in the machine's byte order");
+        }
+    };
+    if !arrays::is_writeable(&array) {
+        return refuse("ArgumentError", "a read-only array", "one that can be written to");
+    }
+    Ok(Some(Held { parts: arrays::parts_of(&array, dtype), owner: object, is_tensor: false }))
+}
+
+/// Runs a looked-up operator. Tensors in give tensors out, recorded where they require a gradient; arrays
+/// give arrays.
+pub fn run<'py>(
+    operator: &Operator,
+    inputs: &Bound<'py, PyTuple>,
+    args: &Args,
+    out: Option<&Bound<'py, PyAny>>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let py = inputs.py();
+    if inputs.iter_borrowed().any(|input| input.is_instance_of::<PyTensor>()) {
+        match out.filter(|out| !out.is_none()) {
+            None => return autograd::run(operator, inputs, args),
+            Some(_) => autograd::refuse_recording(&operator.schema.name, inputs)?,
+        }
+    }
+    let mut held: SmallVec<[Option<Held<'py>>; 4]> = SmallVec::new();
+    for (index, object) in inputs.iter().enumerate() {
+        held.push(hold(operator, index, object)?);
+    }
+    let given = hold_outputs(operator, out)?;
+    let parts: SmallVec<[Option<&Parts>; 4]> = held.iter().map(|held| held.as_ref().map(|held| &held.parts)).collect();
+    let given_parts: SmallVec<[Option<&Parts>; 2]> =
+        given.iter().map(|held| held.as_ref().map(|held| &held.parts)).collect();
+    let schema = &operator.schema;
+    let (device, kinds) = schema.check(&parts, &given_parts, args).map_err(raise)?;
+    drop(given_parts);
+    operator.kernel(device).map_err(raise)?;
+
+    let as_tensors = device != Device::Cpu || held.iter().flatten().any(|held| held.is_tensor);
+    let mut given = given.into_iter();
+    let mut results: SmallVec<[Held<'py>; 2]> = SmallVec::new();
+    for kind in &kinds {
+        results.push(match given.next().flatten() {
+            Some(held) => held,
+            None => allocate(py, device, kind, &schema.output_strides(&parts, kind), as_tensors)?,
+        });
+    }
+
+    let targets: SmallVec<[Option<&Parts>; 2]> = results.iter().map(|held| Some(&held.parts)).collect();
+    // SAFETY: the objects in `held` and `results` stay alive to the end of this function and own the
+    // memory that their parts describe; `check` refused outputs that share memory among themselves or
+    // with an input, except in place.
+    unsafe { foreign::compute(py, operator, device, &parts, &targets, args, Setting::default())? };
+    drop(targets);
+
+    if results.len() == 1 {
+        return Ok(results.pop().expect("one result").owner);
+    }
+    Ok(PyTuple::new(py, results.into_iter().map(|held| held.owner))?.into_any())
+}
+
+fn allocate<'py>(
+    py: Python<'py>,
+    device: Device,
+    kind: &TensorType,
+    strides: &Strides,
+    as_tensor: bool,
+) -> PyResult<Held<'py>> {
+    if as_tensor {
+        let tensor = devices::allocate(device, kind.clone(), strides.clone()).map_err(raise)?;
+        let owner = Bound::new(py, PyTensor::from(tensor))?;
+        return Ok(Held { parts: owner.get().parts(), owner: owner.into_any(), is_tensor: true });
+    }
+    let array = arrays::new_array(py, kind, strides)?;
+    Ok(Held { parts: arrays::parts_of(&array, kind.dtype), owner: array.into_any(), is_tensor: false })
+}
+
+/// Whether the user asked to stop. The exception stays pending in this thread for [`raise`].
+pub fn interrupted() -> bool {
+    Python::try_attach(|py| match py.check_signals() {
+        Ok(()) => false,
+        Err(error) => {
+            error.restore(py);
+            true
+        }
+    })
+    .unwrap_or(false)
+}
+
+pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_class::<BoundOperator>()?;
+    module.add_function(wrap_pyfunction!(run_operator, module)?)
+}

@@ -1,0 +1,329 @@
+//! One case: a request with memory, called at every level, compared with the reference.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use firelu::core::device::Stream;
+use firelu::core::tensor::Parts;
+use firelu::devices::cpu::features::Level;
+use firelu::devices::cpu::parallel::with_threads;
+use firelu::{ArgValue, Call, Device, Error, TensorType, TensorView, TensorViewMut, registry};
+
+use crate::choices::Choices;
+use crate::memory::{Memory, Placed, Use};
+use crate::reference::{Expected, expect};
+use crate::rounding::{largest, spacing};
+use crate::signatures::{Array, Request, Signature, signature_of};
+use crate::{derivatives, generate};
+
+/// What a case was.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outcome {
+    /// A call that was computed and compared.
+    Computed(&'static str),
+    /// A call that was refused, as it must be.
+    Refused(&'static str),
+    /// The gradient definitions of an operator, run and compared with differences.
+    Derivative(&'static str),
+}
+
+/// Runs one case; the error says what was wrong.
+pub fn run(choices: &mut Choices<'_>, memory: &mut Memory) -> Result<Outcome, String> {
+    memory.reset();
+    let case = AssertUnwindSafe(|| match choices.below(32) {
+        0..4 => derivatives::run(choices),
+        4 => sizes(choices),
+        _ => values(choices, memory),
+    });
+    catch_unwind(case).unwrap_or_else(|panic| {
+        let text = panic.downcast_ref::<String>().map(String::as_str).or(panic.downcast_ref::<&str>().copied());
+        Err(format!("panic: {}", text.unwrap_or("unknown")))
+    })
+}
+
+/// Shapes of any size, of which nothing is computed: an answer or a refusal.
+fn sizes(choices: &mut Choices<'_>) -> Result<Outcome, String> {
+    let mut request = generate::request(choices);
+    for input in request.inputs.iter_mut().flatten() {
+        for n in &mut input.shape {
+            if choices.one_in(2) {
+                *n = choices.pick(&[0, 1, 1 << 20, 1 << 31, 1 << 40, usize::MAX, isize::MAX as usize]);
+            }
+        }
+    }
+    let operator = registry::find(request.operator).map_err(|error| error.to_string())?;
+    let types: Vec<Option<TensorType>> = request
+        .inputs
+        .iter()
+        .map(|input| input.as_ref().map(|input| TensorType::new(input.shape.clone(), input.dtype)))
+        .collect();
+    let types: Vec<Option<&TensorType>> = types.iter().map(Option::as_ref).collect();
+    let named = request.args.iter().map(|(name, value)| (*name, value.clone()));
+    let inferred = operator.schema.resolve_args(named).and_then(|args| {
+        let outputs = operator.schema.infer(&types, &args)?;
+        operator.schema.cost(&types, &args)?;
+        Ok(outputs)
+    });
+    match inferred {
+        Ok(outputs) if outputs.iter().any(|output| output.shape.checked_elements(output.dtype).is_none()) => {
+            Err(format!("{request:?}: an output too large for memory was promised: {outputs:?}"))
+        }
+        Ok(_) => Ok(Outcome::Computed(request.operator)),
+        Err(error) => named_by(&error, request.operator).map(|()| Outcome::Refused(request.operator)),
+    }
+}
+
+fn named_by(error: &Error, operator: &str) -> Result<(), String> {
+    let text = error.to_string();
+    if text.starts_with(operator) { Ok(()) } else { Err(format!("a refusal does not name {operator}: {text}")) }
+}
+
+/// Where outputs go.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Targets {
+    /// Memory of their own.
+    Own,
+    /// The first output is an input's memory.
+    InPlace(usize),
+    /// The first output shares part of an input's memory.
+    Shifted(usize),
+}
+
+fn values(choices: &mut Choices<'_>, memory: &mut Memory) -> Result<Outcome, String> {
+    let mut request = generate::request(choices);
+    let signature = signature_of(&request);
+    let mut inputs: Vec<Option<Placed>> = Vec::with_capacity(request.inputs.len());
+    for input in &mut request.inputs {
+        let Some(array) = input else {
+            inputs.push(None);
+            continue;
+        };
+        let placed = memory.place(&array.shape, array.dtype, Use::Read, choices);
+        match signature.operator.starts_with("UpFirDn2d") {
+            true => generate::fill_gently(&placed, choices),
+            false => generate::fill(&placed, choices),
+        }
+        array.values = placed.values();
+        inputs.push(Some(placed));
+    }
+    let expected = expect(&request);
+    let named = request.args.iter().map(|(name, value)| (*name, value.clone()));
+    let Ok(expected) = expected else {
+        return match call(request.operator, named, &inputs, &[], 1) {
+            Ok(()) => Err(format!("taken but wrong: {}", describe(&request))),
+            Err(error) => named_by(&error, request.operator).map(|()| Outcome::Refused(request.operator)),
+        };
+    };
+    let targets = targets(signature, &expected, &inputs, choices);
+    let threads = choices.pick(&[1, 2, 3, 8]);
+    let mut first: Option<Vec<Vec<u64>>> = None;
+    for &level in Level::available() {
+        Level::set_current(level).expect("the level is available");
+        let outputs = place_outputs(targets, &expected, &inputs, memory, choices);
+        let bits = match one_level(&request, targets, &expected, &inputs, &outputs, threads) {
+            Ok(Some(bits)) => bits,
+            Ok(None) => return Ok(Outcome::Refused(request.operator)),
+            Err(wrong) => {
+                return Err(format!(
+                    "{wrong}\n  level {level}, {threads} threads, {targets:?}, {}",
+                    describe(&request)
+                ));
+            }
+        };
+        let differs = first.as_ref().is_some_and(|first| !same_numbers(first, &bits, &expected));
+        if signature.same_bits && differs {
+            return Err(format!("levels differ: {}", describe(&request)));
+        }
+        first.get_or_insert(bits);
+    }
+    Ok(Outcome::Computed(request.operator))
+}
+
+fn describe(request: &Request) -> String {
+    let input = |input: &Option<Array>| match input {
+        Some(array) if array.values.len() <= 24 => format!("{}{:?} {:?}", array.dtype, array.shape, array.values),
+        Some(array) => format!("{}{:?} …", array.dtype, array.shape),
+        None => "none".into(),
+    };
+    let inputs: Vec<String> = request.inputs.iter().map(input).collect();
+    format!("{}({}; {:?})", request.operator, inputs.join(", "), request.args)
+}
+
+/// Chooses where outputs go; only where the outcome is certain.
+fn targets(
+    signature: &Signature,
+    expected: &[Expected],
+    inputs: &[Option<Placed>],
+    choices: &mut Choices<'_>,
+) -> Targets {
+    let fits = |place: usize| {
+        let Some(input) = inputs.get(place).and_then(Option::as_ref) else { return false };
+        input.parts.shape()[..] == expected[0].shape && input.parts.dtype() == expected[0].dtype
+    };
+    if choices.one_in(8)
+        && let Some(&(input, _)) = signature.inplace.first()
+        && fits(input)
+    {
+        return Targets::InPlace(input);
+    }
+    let dense = |placed: &Placed| placed.parts.is_row_major() && placed.offsets.len() > 1;
+    if choices.one_in(32) && fits(0) && inputs[0].as_ref().is_some_and(dense) && !shape_only(signature, 0) {
+        return Targets::Shifted(0);
+    }
+    Targets::Own
+}
+
+fn shape_only(signature: &Signature, place: usize) -> bool {
+    matches!((signature.operator, place), ("UpFirDn2dGradient", 2) | ("UpFirDn2dKernelGradient", 2))
+}
+
+fn place_outputs(
+    targets: Targets,
+    expected: &[Expected],
+    inputs: &[Option<Placed>],
+    memory: &mut Memory,
+    choices: &mut Choices<'_>,
+) -> Vec<Placed> {
+    let mut outputs: Vec<Placed> =
+        expected.iter().map(|output| memory.place(&output.shape, output.dtype, Use::Write, choices)).collect();
+    let of = |place: usize| inputs[place].as_ref().expect("chosen among the given");
+    match targets {
+        Targets::Own => {}
+        // Every level starts from the input's own values: the output is a copy of it in its place.
+        Targets::InPlace(place) => outputs[0] = of(place).clone(),
+        Targets::Shifted(place) => {
+            let mut shifted = of(place).clone();
+            // Inwards from the guard page, whichever side it is on.
+            let size = shifted.parts.dtype().size() as isize;
+            shifted.parts.kind.shape = expected[0].shape.as_slice().into();
+            shifted.parts.pointer = shifted.parts.pointer.wrapping_offset(size);
+            outputs[0] = shifted;
+        }
+    }
+    outputs
+}
+
+/// The outputs' bits; `None` where outputs that share memory were refused, as they must be.
+fn one_level(
+    request: &Request,
+    targets: Targets,
+    expected: &[Expected],
+    inputs: &[Option<Placed>],
+    outputs: &[Placed],
+    threads: usize,
+) -> Result<Option<Vec<Vec<u64>>>, String> {
+    let read = |placed: &Placed| (0..placed.offsets.len()).map(|i| placed.read_bits(i)).collect::<Vec<u64>>();
+    let before: Vec<Option<Vec<u8>>> = inputs.iter().map(|input| input.as_ref().map(Placed::snapshot)).collect();
+    let unwritten = if matches!(targets, Targets::Shifted(_)) { &outputs[1..] } else { outputs };
+    let outside: Vec<(Vec<u8>, Vec<u64>)> = unwritten.iter().map(|output| (output.snapshot(), read(output))).collect();
+    let named = request.args.iter().map(|(name, value)| (*name, value.clone()));
+    let result = call(request.operator, named, inputs, outputs, threads);
+    let must_refuse = match targets {
+        Targets::Own => false,
+        Targets::InPlace(_) => outputs[0].shares_memory(),
+        Targets::Shifted(_) => true,
+    };
+    if let Err(error) = &result {
+        named_by(error, request.operator)?;
+    }
+    let changed = || {
+        inputs.iter().zip(&before).any(|(input, before)| match (input, before) {
+            (Some(input), Some(before)) => input.differs_from(before),
+            _ => false,
+        })
+    };
+    match (result, must_refuse) {
+        (Ok(()), true) => return Err("outputs that share memory were taken".into()),
+        // Two numbers may be judged to share memory by their layout alone.
+        (Err(Error::Argument(_)), _) if matches!(targets, Targets::InPlace(_)) => {
+            return if changed() { Err("a refused call has written".into()) } else { Ok(None) };
+        }
+        (Err(_), true) => {
+            return if changed() { Err("a refused call has written".into()) } else { Ok(None) };
+        }
+        (Err(error), false) => return Err(format!("refused but right: {error}")),
+        (Ok(()), false) => {}
+    }
+    let bits: Vec<Vec<u64>> = outputs.iter().map(read).collect();
+    for (place, (output, expected)) in outputs.iter().zip(expected).enumerate() {
+        compare(&output.values(), expected).map_err(|wrong| format!("output {place}: {wrong}"))?;
+    }
+    for (output, (snapshot, old)) in unwritten.iter().zip(&outside) {
+        output.restore_elements(old);
+        if output.differs_from(snapshot) {
+            return Err("memory between the output's elements was written".into());
+        }
+    }
+    // In place the input is the output, whose elements are back.
+    if changed() { Err("an input was written".into()) } else { Ok(Some(bits)) }
+}
+
+fn compare(got: &[f64], expected: &Expected) -> Result<(), String> {
+    for (index, (&got, &value)) in got.iter().zip(&expected.values).enumerate() {
+        let right = match expected.bounds.get(index) {
+            None => got.to_bits() == value.to_bits() || (got.is_nan() && value.is_nan()),
+            Some(bound) => close(got, value, *bound, expected) || (got.is_nan() && expected.may_be_nan),
+        };
+        if !right {
+            let bound = expected.bounds.get(index).copied().unwrap_or(0.0);
+            return Err(format!("element {index} of {:?} is {got:e}, not {value:e} within {bound:e}", expected.shape));
+        }
+    }
+    Ok(())
+}
+
+fn close(got: f64, value: f64, bound: f64, expected: &Expected) -> bool {
+    if value.is_nan() || bound.is_nan() {
+        return got.is_nan() || bound.is_nan();
+    }
+    if value.is_infinite() || bound.is_infinite() {
+        return got == value || bound.is_infinite();
+    }
+    let furthest = value.abs() + bound;
+    let rounding = 0.5 * spacing(expected.dtype, furthest.min(largest(expected.dtype)));
+    if got.is_infinite() {
+        return got.signum() == value.signum() && furthest + rounding >= largest(expected.dtype);
+    }
+    (got - value).abs() <= bound + rounding
+}
+
+/// Whether both hold the same bits, but for what a NaN carries.
+fn same_numbers(first: &[Vec<u64>], second: &[Vec<u64>], expected: &[Expected]) -> bool {
+    let is_nan = |bits: u64, expected: &Expected| match expected.dtype {
+        firelu::DType::Float16 => bits & 0x7fff > 0x7c00,
+        firelu::DType::BFloat16 => bits & 0x7fff > 0x7f80,
+        firelu::DType::Float32 => bits & 0x7fff_ffff > 0x7f80_0000,
+        firelu::DType::Float64 => f64::from_bits(bits).is_nan(),
+    };
+    first.iter().zip(second).zip(expected).all(|((first, second), expected)| {
+        first.iter().zip(second).all(|(&a, &b)| a == b || (is_nan(a, expected) && is_nan(b, expected)))
+    })
+}
+
+/// Calls an operator by name on placed tensors; without outputs it is only checked, as nothing but a
+/// refusal is looked for.
+pub fn call(
+    operator: &str,
+    named: impl IntoIterator<Item = (&'static str, ArgValue)>,
+    inputs: &[Option<Placed>],
+    outputs: &[Placed],
+    threads: usize,
+) -> firelu::Result<()> {
+    let operator = registry::find(operator)?;
+    let args = operator.schema.resolve_args(named)?;
+    let parts: Vec<Option<&Parts>> = inputs.iter().map(|input| input.as_ref().map(|input| &input.parts)).collect();
+    let given: Vec<Option<&Parts>> = outputs.iter().map(|output| Some(&output.parts)).collect();
+    operator.schema.check(&parts, &given, &args)?;
+    if outputs.is_empty() {
+        return Ok(());
+    }
+    // SAFETY: `Memory::place` put every element inside mapped memory that lives as long as the case, and
+    // the schema has refused outputs that share memory, but for those in place.
+    let sources: Vec<Option<TensorView<'_>>> =
+        parts.iter().map(|parts| parts.map(|parts| unsafe { TensorView::from_parts(parts.clone()) })).collect();
+    let targets: Vec<Option<TensorViewMut<'_>>> =
+        // SAFETY: as above.
+        outputs.iter().map(|output| Some(unsafe { TensorViewMut::from_parts(output.parts.clone()) })).collect();
+    let kernel = operator.kernel(Device::Cpu)?;
+    let call = Call { inputs: &sources, outputs: &targets, args: &args, stream: Stream::default() };
+    with_threads(threads, || kernel(&call))
+}

@@ -1,0 +1,16 @@
+//! Random calls of every operator, checked against slow float64 definitions.
+//!
+//! A case is a function of a [`Choices`](choices::Choices): a seed (the soak driver, property tests) or
+//! a fuzzer's bytes. Each case places its tensors between unmapped pages, in any layout, calls the
+//! operator by name at every instruction-set level, and compares values, untouched memory and refusals
+//! with [`reference`].
+
+pub mod arguments;
+pub mod cases;
+pub mod choices;
+pub mod derivatives;
+pub mod generate;
+pub mod memory;
+pub mod reference;
+pub mod rounding;
+pub mod signatures;

@@ -1,0 +1,158 @@
+"""The command `firelu`."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+
+import firelu
+import pytest
+from firelu.cli import doctor, main
+from firelu.cli.terminal import Terminal
+
+
+def test_module_and_entry_point_are_the_same_command():
+    done = subprocess.run([sys.executable, "-m", "firelu", "--version"], capture_output=True, text=True, check=True)
+    assert done.stdout == f"firelu {firelu.__version__}\n"
+
+
+@pytest.mark.parametrize(
+    "arguments", [["--help"], ["doctor", "--help"], ["ops", "-h"], ["demo", "-h"], ["bench", "-h"]]
+)
+def test_help_everywhere(arguments, capsys):
+    with pytest.raises(SystemExit) as ended:
+        main(arguments)
+    assert ended.value.code == 0
+    assert "usage: firelu" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("arguments", [[], ["nonsense"], ["ops", "--nonsense"]])
+def test_a_bad_command_line_is_status_2(arguments, capsys):
+    with pytest.raises(SystemExit) as ended:
+        main(arguments)
+    assert ended.value.code == 2
+    assert "usage: firelu" in capsys.readouterr().err
+
+
+def test_doctor_is_well_here_and_says_so(capsys):
+    assert main(["doctor"]) == 0
+    text = capsys.readouterr().out
+    assert firelu.__version__ in text
+    assert firelu.get_cpu_level() in text
+    assert "All is well." in text
+    assert "\x1b" not in text
+
+
+def test_doctor_as_json(capsys):
+    assert main(["doctor", "--json"]) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert report["problems"] == []
+    assert set(report["operators"]) == set(firelu.operators())
+    assert report["cpu"]["threads"] == firelu.get_num_threads()
+    assert report["cuda"]["usable"] in (True, False)
+    assert report["cuda"]["reason"]
+    for where in report["operators"].values():
+        assert where["cuda_reason"]
+
+
+def test_doctor_finds_a_wrong_result(monkeypatch, capsys):
+    monkeypatch.setattr(firelu, "run_operator", lambda name, x, **arguments: x + 1)
+    assert main(["doctor"]) == 1
+    assert "wrong result" in capsys.readouterr().out
+
+
+def test_doctor_finds_a_broken_torch(monkeypatch, capsys):
+    def broken(name):
+        raise OSError("libtorch.so: cannot open shared object file")
+
+    monkeypatch.setattr(doctor.importlib, "import_module", broken)
+    assert main(["doctor"]) == 1
+    assert "libtorch.so" in capsys.readouterr().out
+
+
+def test_ops_lists_every_operator(capsys):
+    assert main(["ops"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    listed = [line.split()[0] for line in lines[1:] if line and not line.startswith("[")]
+    assert listed == firelu.operators()
+
+
+@pytest.mark.parametrize("name", firelu.operators())
+def test_ops_describes_every_operator(name, capsys):
+    assert main(["ops", name]) == 0
+    text = capsys.readouterr().out
+    schema = firelu.schema(name)
+    for heading in ("Inputs", "Outputs", "Facts", "Gradient definition"):
+        assert f"\n{heading}\n" in text
+    for part in [*schema.inputs, *schema.outputs, *schema.args]:
+        assert part.name in text
+    assert "what the cost function computes" not in text, "an operator says its cost in words"
+    assert "gradient of" in text
+
+
+def test_ops_names_the_nearest_operator(capsys):
+    assert main(["ops", "LeakyRelus"]) == 1
+    assert "LeakyRelu" in capsys.readouterr().err
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="the pipe is made by bash, which is not installed")
+def test_a_reader_that_leaves_early_is_no_failure():
+    script = "from firelu.cli import main; import sys; sys.exit(main(['ops']))"
+    done = subprocess.run(
+        ["bash", "-o", "pipefail", "-c", '"$0" -c "$1" | true', sys.executable, script],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+
+
+def test_the_demo_says_what_it_lacks(monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    for name in [name for name in sys.modules if name.startswith("firelu.demo")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.delattr(firelu, "demo", raising=False)
+    assert main(["demo"]) == 1
+    assert "pip install 'firelu[demo]'" in capsys.readouterr().err
+
+
+class Screen:
+    """A stream that says it is a terminal."""
+
+    def __init__(self):
+        self.text = ""
+
+    def write(self, text):
+        self.text += text
+
+    def flush(self):
+        pass
+
+    def isatty(self):
+        return True
+
+
+def test_colour_and_bars_are_for_terminals(monkeypatch):
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+    screen = Screen()
+    terminal = Terminal(screen)
+    with terminal.progress(2) as progress:
+        progress.step("first")
+        progress.step("second")
+    assert terminal.style("x", "red") == "\x1b[31mx\x1b[0m"
+    assert "2/2 second" in screen.text
+    assert screen.text.endswith("\x1b[2K")  # the bar is gone at the end
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert Terminal(Screen()).style("x", "red") == "x"
+
+
+def test_a_pipe_gets_plain_lines(capsys):
+    terminal = Terminal(sys.stdout)
+    with terminal.progress(1) as progress:
+        progress.step("first")
+    assert capsys.readouterr().out == "[1/1] first\n"
+    assert terminal.style("x", "red") == "x"

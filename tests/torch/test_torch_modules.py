@@ -1,0 +1,134 @@
+"""The modules, functions and classes that existing code names."""
+
+from __future__ import annotations
+
+import copy
+import io
+import pickle
+
+import firelu
+import firelu.torch as ft
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+
+def test_fused_leaky_relu_module():
+    module = ft.FusedLeakyReLU(3)
+    assert torch.equal(module.bias, torch.zeros(3))
+    assert list(module.state_dict()) == ["bias"]
+    x = torch.randn(2, 3, 4, 4)
+    expected = torch.nn.functional.leaky_relu(x, 0.2) * 2**0.5
+    torch.testing.assert_close(module(x), expected)
+    without = ft.FusedLeakyReLU(3, bias=False)
+    assert without.bias is None
+    assert list(without.state_dict()) == []
+    torch.testing.assert_close(without(x), expected)
+    assert repr(module) == "FusedLeakyReLU(3, negative_slope=0.2, scale=1.41421, bias=True)"
+
+
+MODULES = [
+    lambda: ft.FusedLeakyReLU(3),
+    lambda: ft.UpFirDnUpsample([1, 3, 3, 1]),
+    lambda: ft.UpFirDnDownsample([1, 3, 3, 1]),
+    lambda: ft.UpFirDnSmooth([1, 3, 3, 1], upsample_factor=2, kernel_size=3),
+    lambda: ft.UpFirDnSmooth([1, 3, 3, 1], downsample_factor=2, kernel_size=3),
+]
+
+
+@pytest.mark.parametrize("make", MODULES)
+def test_modules_are_copied_pickled_saved_and_moved(make):
+    module, x = make(), torch.randn(1, 3, 8, 8)
+    expected = module(x)
+    buffer = io.BytesIO()
+    torch.save(module, buffer)
+    buffer.seek(0)
+    others = [copy.deepcopy(module), pickle.loads(pickle.dumps(module)), torch.load(buffer, weights_only=False)]
+    for other in others:
+        assert torch.equal(other(x), expected)
+    fresh = make()
+    assert not fresh.load_state_dict(module.state_dict(), strict=True).missing_keys
+    torch.testing.assert_close(module.double()(x.double()), expected.double(), atol=1e-5, rtol=1e-5)
+    assert module.to("meta")(x.double().to("meta")).shape == expected.shape
+
+
+def test_resampling_kernels_are_not_in_checkpoints():
+    for make in MODULES[1:]:
+        assert list(make().state_dict()) == []
+
+
+@pytest.mark.parametrize("factor", [2, 3, 4])
+@pytest.mark.parametrize("taps", [[1, 1], [1, 2, 1], [1, 3, 3, 1], [1, 2, 3, 2, 1]])
+def test_resampling_gives_the_size_and_keeps_a_constant(factor, taps):
+    x = torch.ones(1, 2, 12 * factor, 12 * factor)
+    down = ft.UpFirDnDownsample(taps, factor)(x)
+    assert down.shape == (1, 2, 12, 12)
+    torch.testing.assert_close(down[:, :, 3:9, 3:9], torch.ones(1, 2, 6, 6))
+    up = ft.UpFirDnUpsample(taps, factor)(x)
+    assert up.shape == (1, 2, 12 * factor**2, 12 * factor**2)
+    if len({sum(taps[phase::factor]) for phase in range(factor)}) == 1:
+        middle = up[:, :, factor * 4 : -factor * 4, factor * 4 : -factor * 4]
+        torch.testing.assert_close(middle, torch.ones_like(middle))
+
+
+@pytest.mark.parametrize("kernel_size", [1, 3, 5])
+@pytest.mark.parametrize("factor", [2, 3])
+def test_smoothing_beside_a_convolution_gives_the_right_size(factor, kernel_size):
+    taps = [1, 3, 3, 1] if kernel_size < 5 else [1, 5, 10, 10, 5, 1]
+    x, weight = torch.randn(1, 1, 12, 12), torch.randn(1, 1, kernel_size, kernel_size)
+    smooth = ft.UpFirDnSmooth(taps, upsample_factor=factor, kernel_size=kernel_size)
+    wide = torch.nn.functional.conv_transpose2d(x, weight, stride=factor)
+    assert smooth(wide).shape == (1, 1, 12 * factor, 12 * factor)
+    smooth = ft.UpFirDnSmooth(taps, downsample_factor=factor, kernel_size=kernel_size)
+    assert torch.nn.functional.conv2d(smooth(x), weight, stride=factor).shape == (1, 1, 12 // factor, 12 // factor)
+    alone = ft.UpFirDnSmooth(taps, kernel_size=kernel_size)
+    assert torch.nn.functional.conv2d(alone(x), weight).shape == x.shape
+    with pytest.raises(firelu.ArgumentError, match="at most one of them"):
+        ft.UpFirDnSmooth(taps, 2, 2)
+
+
+@given(
+    shape=st.tuples(st.integers(1, 2), st.integers(1, 3), st.integers(3, 9), st.integers(3, 9)),
+    taps=st.tuples(st.integers(1, 5), st.integers(1, 5)),
+    up=st.tuples(st.integers(1, 3), st.integers(1, 3)),
+    down=st.tuples(st.integers(1, 3), st.integers(1, 3)),
+    pad=st.lists(st.integers(-1, 4), min_size=4, max_size=4),
+)
+def test_upfirdn2d_equals_the_plain_formula_and_its_classes(shape, taps, up, down, pad):
+    pad = [pad[0] + 2, pad[1], pad[2] + 2, pad[3]]
+    x = torch.randn(shape, dtype=torch.float64, requires_grad=True)
+    kernel = torch.randn(taps, dtype=torch.float64, requires_grad=True)
+    y = ft.upfirdn2d(x, kernel, up, down, pad)
+    plain = ft.upfirdn2d_native(x, kernel, *up, *down, *pad)
+    torch.testing.assert_close(y, plain)
+    torch.testing.assert_close(ft.UpFirDn2d.apply(x, kernel, up, down, pad), plain)
+    dy = torch.randn_like(y)
+    dx, dk = torch.autograd.grad(y, (x, kernel), dy)
+    plain_dx, plain_dk = torch.autograd.grad(plain, (x, kernel), dy)
+    torch.testing.assert_close(dx, plain_dx)
+    torch.testing.assert_close(dk, plain_dk)
+    transposed: list[int] = []
+    for axis in (0, 1):
+        before, count, size, out = pad[2 * axis], taps[1 - axis], shape[3 - axis], y.shape[3 - axis]
+        transposed += [count - before - 1, size * up[axis] - out * down[axis] + before - up[axis] + 1]
+    through_class = ft.UpFirDn2dBackward.apply(
+        dy, kernel, kernel.flip((0, 1)), up, down, pad, transposed, x.shape, y.shape[2:]
+    )
+    torch.testing.assert_close(through_class, plain_dx)
+
+
+def test_fused_classes_take_the_known_order_and_have_second_derivatives():
+    x = torch.randn(2, 3, 4, dtype=torch.float64, requires_grad=True)
+    bias = torch.randn(3, dtype=torch.float64, requires_grad=True)
+    out = ft.FusedLeakyReLUFunction.apply(x, bias, 0.2, 1.5)
+    plain = 1.5 * torch.nn.functional.leaky_relu(x + bias.view(1, -1, 1), 0.2)
+    torch.testing.assert_close(out, plain)
+    dy = torch.randn_like(out, requires_grad=True)
+    got = ft.FusedLeakyReLUFunctionBackward.apply(dy, out, 0.2, 1.5)
+    expected = torch.autograd.grad(plain, (x, bias), dy, create_graph=True)
+    torch.testing.assert_close(got, expected)
+    torch.testing.assert_close(
+        torch.autograd.grad(got[0].square().sum() + got[1].square().sum(), dy),
+        torch.autograd.grad(expected[0].square().sum() + expected[1].square().sum(), dy),
+    )
