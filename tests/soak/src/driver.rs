@@ -20,7 +20,7 @@ const PATIENCE: Duration = Duration::from_secs(900);
 /// More failures than this are counted but not described.
 const DESCRIBED: usize = 20;
 
-const USAGE: &str = "firelu-soak [--minutes N] [--seed N] [--workers N] [--json FILE]
+const USAGE: &str = "firelu-soak [--minutes N] [--cases N] [--seed N] [--workers N] [--json FILE]
 firelu-soak --one SEED        run one case and say what it was
 firelu-soak --batch SEED N    run N cases from a seed on in this process";
 
@@ -127,7 +127,7 @@ fn find_crash(first: u64, count: u64) -> u64 {
     low
 }
 
-fn soak(minutes: f64, seed: u64, workers: usize) -> Value {
+fn soak(minutes: f64, cases: u64, seed: u64, workers: usize) -> Value {
     let (started, length) = (Instant::now(), Duration::from_secs_f64(minutes * 60.0));
     let (next, tally) = (AtomicU64::new(seed), Mutex::new(Tally::default()));
     let levels: Vec<String> = Level::available().iter().map(ToString::to_string).collect();
@@ -135,7 +135,7 @@ fn soak(minutes: f64, seed: u64, workers: usize) -> Value {
     std::thread::scope(|scope| {
         for _ in 0..workers {
             scope.spawn(|| {
-                while started.elapsed() < length {
+                while started.elapsed() < length && next.load(Ordering::Relaxed) - seed < cases {
                     let first = next.fetch_add(BATCH, Ordering::Relaxed);
                     let result = child(first, BATCH);
                     let crash = result.as_ref().err().map(|ending| (find_crash(first, BATCH), ending.clone()));
@@ -171,12 +171,13 @@ fn soak(minutes: f64, seed: u64, workers: usize) -> Value {
 pub fn main() -> ExitCode {
     let mut args = std::env::args().skip(1);
     let clock = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |time| time.as_secs());
-    let (mut minutes, mut seed, mut json_file) = (1.0, clock << 24, None);
+    let (mut minutes, mut most, mut seed, mut json_file) = (1.0, u64::MAX, clock << 24, None);
     let mut workers = std::thread::available_parallelism().map_or(1, usize::from);
     while let Some(arg) = args.next() {
         let mut number = || args.next().and_then(|text| text.parse::<f64>().ok());
         match (arg.as_str(), &mut seed) {
             ("--minutes", _) => minutes = number().unwrap_or(1.0),
+            ("--cases", _) => most = number().map_or(u64::MAX, |cases| cases as u64),
             ("--workers", _) => workers = number().unwrap_or(1.0) as usize,
             ("--seed", seed) => *seed = args.next().and_then(|text| text.parse().ok()).unwrap_or(0),
             ("--json", _) => json_file = args.next(),
@@ -198,7 +199,7 @@ pub fn main() -> ExitCode {
             }
         }
     }
-    let report = soak(minutes, seed, workers);
+    let report = soak(minutes, most, seed, workers);
     let number = |name: &str| report[name].as_u64().unwrap_or(0);
     println!(
         "{} cases tried, {} inputs refused, {} failures, {} s",
