@@ -11,12 +11,13 @@ START, END = "<!-- table: written by docs/write_reliability.py -->", "<!-- end o
 
 
 def read(name: str) -> dict:
+    """Give what a run left, or nothing."""
     path = DOCS / "reliability" / f"{name}.json"
     return json.loads(path.read_text()) if path.exists() else {}
 
 
 def rows() -> list[tuple[str, str, str]]:
-    """What was asked, what came out, which command gave it; what was not run says so."""
+    """Say what was asked, what came out, which command gave it; what was not run says so."""
     soak, growth, interrupts = read("soak"), read("memory_growth"), read("interrupts")
     hostile = [read("hostile_arrays"), read("hostile_arguments")]
     faults = read("cuda_faults")
@@ -33,7 +34,11 @@ def rows() -> list[tuple[str, str, str]]:
     derivatives = sum(soak["derivatives"].values()) if soak else 0
     row("of which gradient definitions against differences", f"{derivatives:,}" if soak else None, "make soak")
     row("failures among them", soak.get("failed") if soak else None, "make soak")
-    row("seconds, instruction-set levels", f"{soak['seconds']:.0f}, {' and '.join(soak['levels'])}" if soak else None, "make soak")
+    row(
+        "seconds, instruction-set levels",
+        f"{soak['seconds']:.0f}, {' and '.join(soak['levels'])}" if soak else None,
+        "make soak",
+    )
     if all(hostile):
         calls, refused = (sum(part[key] for part in hostile) for key in ("calls", "refused"))
         row("hostile calls from Python", f"{calls:,}, {refused:,} refused", "make reliability")
@@ -42,7 +47,9 @@ def rows() -> list[tuple[str, str, str]]:
     row("AddressSanitizer", sanitize.get("addresssanitizer"), "make sanitize")
     row("valgrind", valgrind.get("valgrind"), "make valgrind")
     row("loom", loom.get("loom"), "make loom")
-    text = f"{growth['bytes']:,} bytes, {growth['objects']:,} objects over {growth['calls']:,} calls" if growth else None
+    text = (
+        f"{growth['bytes']:,} bytes, {growth['objects']:,} objects over {growth['calls']:,} calls" if growth else None
+    )
     row("memory growth of mixed calls", text, "make reliability")
     text = f"{interrupts['longest_seconds']} s ({interrupts['operator']})" if interrupts else None
     row("longest answer to an interrupt", text, "make reliability")
@@ -52,6 +59,7 @@ def rows() -> list[tuple[str, str, str]]:
 
 
 def main() -> int:
+    """Write the table, or with --check say whether it is up to date."""
     page = DOCS / "reliability.md"
     before, rest = page.read_text().split(START)
     after = rest.split(END)[1]

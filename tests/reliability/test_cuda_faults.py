@@ -55,17 +55,19 @@ before = driver.firelu_emulator_calls()
 step()
 calls = driver.firelu_emulator_calls() - before
 FUNCTIONS = (
-    "cuCtxSetCurrent cuCtxGetCurrent cuMemAlloc cuMemAllocAsync cuMemFree cuMemFreeAsync cuMemcpyHtoD cuMemcpyHtoDAsync "
-    "cuMemcpyDtoH cuMemcpyDtoHAsync cuMemcpyDtoD cuMemcpyDtoDAsync cuMemcpyAsync cuMemsetD8 cuMemsetD8Async "
-    "cuMemsetD32Async cuLaunchKernel cuStreamSynchronize cuStreamWaitEvent cuStreamCreate cuStreamDestroy "
-    "cuEventCreate cuEventRecord cuEventDestroy cuEventSynchronize cuEventQuery cuCtxSynchronize cuModuleGetFunction "
-    "cuModuleLoadData cuModuleLoadDataEx cuFuncSetAttribute cuFuncGetAttribute cuPointerGetAttribute cuMemHostAlloc cuMemFreeHost"
+    "cuCtxSetCurrent cuCtxGetCurrent cuMemAlloc cuMemAllocAsync cuMemFree cuMemFreeAsync "
+    "cuMemcpyHtoD cuMemcpyHtoDAsync cuMemcpyDtoH cuMemcpyDtoHAsync cuMemcpyDtoD "
+    "cuMemcpyDtoDAsync cuMemcpyAsync cuMemsetD8 cuMemsetD8Async cuMemsetD32Async "
+    "cuLaunchKernel cuStreamSynchronize cuStreamWaitEvent cuStreamCreate cuStreamDestroy "
+    "cuEventCreate cuEventRecord cuEventDestroy cuEventSynchronize cuEventQuery "
+    "cuCtxSynchronize cuModuleGetFunction cuModuleLoadData cuModuleLoadDataEx "
+    "cuFuncSetAttribute cuFuncGetAttribute cuPointerGetAttribute cuMemHostAlloc cuMemFreeHost "
 ).split()
 outcome = {"injected": 0, "raised": 0, "survived": 0, "calls": calls, "problems": []}
 for function in FUNCTIONS:
     for place in range(1, 200):
-        setting("FAIL", f"{function}:{place}:2" if "Alloc" in function else f"{function}:{place}:999")
-        start = driver.firelu_emulator_calls()
+        code = 2 if "Alloc" in function else 999
+        setting("FAIL", f"{function}:{place}:{code}")
         try:
             result = step()
         except (firelu.DeviceError, MemoryError) as error:
@@ -146,7 +148,9 @@ def test_a_device_that_is_lost(share):
     assert result.stdout.splitlines() == ["refused True"] * 3 + ["cpu -1.0"]
 
 
-REFUSED = COMMON + """
+REFUSED = (
+    COMMON
+    + """
 try:
     step()
     print("computed")
@@ -154,6 +158,7 @@ except firelu.DeviceError as error:
     print("DeviceError", error)
 print("cpu", firelu.leaky_relu(np.float32([-2]), 0.5)[0])
 """
+)
 
 
 @pytest.mark.parametrize(

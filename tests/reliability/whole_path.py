@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import firelu
 import numpy as np
 
@@ -15,7 +17,12 @@ def main() -> None:
         for dtype in (np.float16, np.float32, np.float64):
             for width in (1, 7, 8, 17, 33):
                 x = np.linspace(-1, 1, 2 * 3 * 5 * width).astype(dtype).reshape(2, 3, 5, width)
-                for view in (x, x[:, ::-1], x[..., ::-1], np.ascontiguousarray(x.transpose(0, 2, 3, 1)).transpose(0, 3, 1, 2)):
+                for view in (
+                    x,
+                    x[:, ::-1],
+                    x[..., ::-1],
+                    np.ascontiguousarray(x.transpose(0, 2, 3, 1)).transpose(0, 3, 1, 2),
+                ):
                     y = firelu.fused_leaky_relu(view, np.ones(3, dtype))
                     firelu.fused_leaky_relu_gradient(y, view)
                     firelu.leaky_relu_gradient(y, view, out=firelu.leaky_relu(view))
@@ -30,10 +37,8 @@ def main() -> None:
         firelu.leaky_relu(big)
         firelu.upfirdn2d(big, K, pad=(2, 1))
     for bad in (np.arange(3), [[1.0], [2.0, 3.0]]):
-        try:
+        with contextlib.suppress(firelu.FireluError):
             firelu.leaky_relu(bad)
-        except firelu.FireluError:
-            pass
     print("whole path done")
 
 

@@ -32,9 +32,9 @@ fn shapes(operator: &str, n: usize) -> Shapes {
 fn arguments(operator: &str) -> Vec<(&'static str, ArgValue)> {
     match operator {
         "ReduceSum" => vec![("axes", ArgValue::Ints(vec![0]))],
-        name if name.starts_with("UpFirDn2d") => {
-            [("pad_x0", 1), ("pad_x1", 1), ("pad_y0", 1), ("pad_y1", 1)].map(|(name, n)| (name, ArgValue::Int(n))).into()
-        }
+        name if name.starts_with("UpFirDn2d") => [("pad_x0", 1), ("pad_x1", 1), ("pad_y0", 1), ("pad_y1", 1)]
+            .map(|(name, n)| (name, ArgValue::Int(n)))
+            .into(),
         _ => vec![],
     }
 }
