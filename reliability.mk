@@ -1,6 +1,8 @@
 # Reliability: what takes longer than a test run; included by the Makefile.
 .PHONY: soak fuzz sanitize valgrind loom deny reliability
 
+test-full: loom sanitize valgrind
+
 MINUTES ?= 5
 SECONDS ?= 60
 RESULTS := docs/reliability
