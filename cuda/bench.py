@@ -21,7 +21,12 @@ SECTOR = 32
 
 # Public figures: memory bandwidth in GB/s, multiprocessors, boost clock in GHz. Each multiprocessor issues one warp
 # instruction on each of its four schedulers a clock.
-GPUS = {"T4": (320, 40, 1.59), "RTX 3060": (360, 28, 1.78), "A100 40GB": (1555, 108, 1.41), "H100 SXM": (3350, 132, 1.83)}
+GPUS = {
+    "T4": (320, 40, 1.59),
+    "RTX 3060": (360, 28, 1.78),
+    "A100 40GB": (1555, 108, 1.41),
+    "H100 SXM": (3350, 132, 1.83),
+}
 
 # Operator, shapes of the inputs, arguments, and the goal for sectors over the fewest.
 BLUR = {"pad_x0": 2, "pad_x1": 1, "pad_y0": 2, "pad_y1": 1}
@@ -108,7 +113,10 @@ def main() -> None:
     counters = Counters()
     rows, missed = [], []
     print("sectors/fewest, bank passes/fewest, instructions an output: counted. Microseconds: derived, not measured.")
-    print(f"{'case':26} {'dtype':9} {'layout':14} {'sectors':>8} {'banks':>6} {'instr.':>7}  " + "  ".join(f"{g:>9}" for g in GPUS))
+    print(
+        f"{'case':26} {'dtype':9} {'layout':14} {'sectors':>8} {'banks':>6} {'instr.':>7}  "
+        + "  ".join(f"{g:>9}" for g in GPUS)
+    )
     for name, shapes, args, goal in CASES:
         for dtype in ("float32", "float16"):
             for layout in ("row-major", "channels-last") if len(shapes[0]) == 4 else ("row-major",):

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ._firelu import BoundOperator
+from ._firelu import BoundOperator, Tensor, run_operator
 from .errors import ArgumentError, ShapeError
 
 _LEAKY_RELU = BoundOperator("LeakyRelu").run

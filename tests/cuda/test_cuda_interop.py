@@ -97,7 +97,7 @@ def test_foreign_streams(stream):
 @pytest.mark.parametrize(
     ("changes", "error", "words"),
     [
-        ({"typestr": "<i4"}, firelu.DTypeError, "typestr: got \"<i4\""),
+        ({"typestr": "<i4"}, firelu.DTypeError, 'typestr: got "<i4"'),
         ({"typestr": ">f4"}, firelu.DTypeError, "typestr"),
         ({"stream": 0}, firelu.ArgumentError, "stream: got 0"),
         ({"mask": object()}, firelu.ArgumentError, "mask"),
