@@ -4,8 +4,8 @@
 
 Nothing here is a measured time: no GPU is involved. Counted are the instructions, the 32-byte sectors of global memory
 against the fewest that hold the operands (each read once, each result written once), and the passes over the banks of
-shared memory against the fewest. From the counts and the public figures of a few GPUs follows the least time a kernel can
-take there: that of the scarcest of memory bandwidth and instruction issue. It is marked as derived.
+shared memory against the fewest. From the counts and the public figures of a few GPUs follows the least time a kernel
+can take there: that of the scarcest of memory bandwidth and instruction issue. It is marked as derived.
 """
 
 from __future__ import annotations

@@ -60,7 +60,7 @@ def cuda_selftest(device: str = "cuda:0") -> dict[str, Any]:
     if disagreements:
         shown = "\n".join(disagreements[:10])
         raise DeviceError(f"{device}: {len(disagreements)} of {comparisons} comparisons disagree:\n{shown}")
-    description = next((each for each in cuda_status()["devices"] if each["device"] == device), {})
+    description: dict[str, Any] = next((each for each in cuda_status()["devices"] if each["device"] == device), {})
     return {**description, "driver": cuda_status()["driver"], "comparisons": comparisons, "operators": sorted(covered)}
 
 
@@ -99,7 +99,7 @@ def _compare(
     device: str, dtype: str, layout: str, name: str, shapes: list[tuple[int, ...] | None], args: dict[str, Any]
 ) -> str:
     """Run one operator on both devices; return a complaint or the empty string."""
-    inputs = []
+    inputs: list[Any] = []
     for seed, shape in enumerate(shapes):
         if shape is None:
             inputs.append(None)

@@ -36,7 +36,7 @@ def section(pictures: Pictures) -> Section:
         workspace.feed("B", numpy.full_like(x, 0.75))
         workspace.feed("Y_grad", numpy.ones_like(x))
         workspace.run([definition, *steps])
-        y, slope = workspace.fetch("Y"), workspace.fetch(gradients[0])
+        y, slope = workspace.fetch("Y"), workspace.fetch(gradients[0] or "")
         code += [f"forward   {definition!r}", *(f"backward  {step!r}" for step in steps), ""]
         axis.axhline(0, color="0.85", linewidth=0.8)
         axis.axvline(0, color="0.85", linewidth=0.8)

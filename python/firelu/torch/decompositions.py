@@ -6,6 +6,8 @@ calls, `torch.compile` and `torch.export` keep firelu's kernels: they do not rea
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from torch import Tensor
 from torch._decomp import register_decomposition
 from torch.nn import functional
@@ -73,12 +75,13 @@ def mul(a: Tensor, b: Tensor) -> Tensor:
     return a * b
 
 
-for _name, _decomposition in {
+_DECOMPOSITIONS: dict[str, Callable[..., Tensor]] = {
     "LeakyRelu": leaky_relu,
     "FusedLeakyRelu": fused_leaky_relu,
     "UpFirDn2d": upfirdn2d,
     "Add": add,
     "Sub": sub,
     "Mul": mul,
-}.items():
+}
+for _name, _decomposition in _DECOMPOSITIONS.items():
     register_decomposition(bridged(_name).overload)(_decomposition)

@@ -348,7 +348,7 @@ impl<F, const N: usize> Plan<'_, F, N> {
         F: Formula<T::Compute, N>,
     {
         let step = &self.reduced.inner;
-        let mut pieces = Pieces::<T, N>::new();
+        let mut pieces = Pieces::<T, N>::default();
         let mut result = [T::default(); PIECE];
         for start in (0..count).step_by(PIECE) {
             let length = PIECE.min(count - start);

@@ -134,6 +134,7 @@ fn all_finite(dtype: firelu::DType, array: &Array, gain: f64) -> bool {
     array.values.iter().all(|&value| computed(dtype, computed(dtype, value) * gain).is_finite())
 }
 
+/// What UpFirDn2d gives.
 pub fn forward(request: &Request) -> Outputs {
     let plan = Plan::read(request)?;
     let (x, k) = (request.input(0).ok_or(Refused)?, request.input(1).ok_or(Refused)?);
@@ -144,6 +145,7 @@ pub fn forward(request: &Request) -> Outputs {
     Ok(vec![Expected { may_be_nan: !all_finite(x.dtype, k, plan.gain), ..expected }])
 }
 
+/// What UpFirDn2dGradient gives.
 pub fn gradient(request: &Request) -> Outputs {
     let plan = Plan::read(request)?;
     let (dy, k, x) =
@@ -158,6 +160,7 @@ pub fn gradient(request: &Request) -> Outputs {
     Ok(vec![Expected { may_be_nan: !all_finite(dy.dtype, k, plan.gain), ..expected }])
 }
 
+/// What UpFirDn2dKernelGradient gives.
 pub fn kernel_gradient(request: &Request) -> Outputs {
     let plan = Plan::read(request)?;
     let (x, dy, k) =
