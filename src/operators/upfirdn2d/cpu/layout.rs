@@ -52,13 +52,13 @@ impl Layout {
         let pixel = if last { channels } else { 1 };
         let side = |parts: &Parts| Side {
             pointer: parts.pointer,
-            row: parts.strides[dims - 2],
-            column: parts.strides[dims - 1],
+            row: stride(parts, dims - 2),
+            column: stride(parts, dims - 1),
             dense: last || parts.strides[dims - 1] == size || parts.shape()[dims - 1] < 2,
         };
         let mut leading: SmallVec<[(usize, isize, isize); 4]> = SmallVec::new();
         for d in (0..dims - 2 - usize::from(last)).rev() {
-            let (n, a, b) = (first.shape()[d], first.strides[d], second.strides[d]);
+            let (n, a, b) = (first.shape()[d], stride(first, d), stride(second, d));
             match leading.last_mut() {
                 _ if n == 1 => {}
                 Some(inner) if inner.0 as isize * inner.1 == a && inner.0 as isize * inner.2 == b => inner.0 *= n,
@@ -84,6 +84,12 @@ impl Layout {
         }
         (first, second)
     }
+}
+
+/// The bytes between neighbours; none where there are no neighbours, whose stride may be any number.
+fn stride(parts: &Parts, dimension: usize) -> isize {
+    let moves = parts.shape()[dimension] > 1 && !parts.shape().contains(&0);
+    if moves { parts.strides[dimension] } else { 0 }
 }
 
 /// Copies `count` elements between places a number of bytes apart.

@@ -2,7 +2,7 @@
 
 use super::{Expected, computed};
 use crate::arguments::Arguments;
-use crate::rounding::{spacing, unit};
+use crate::rounding::{largest, spacing, unit};
 use crate::signatures::{Array, Refused, Request};
 
 type Outputs = Result<Vec<Expected>, Refused>;
@@ -121,6 +121,10 @@ impl Totals {
     fn into_expected(self, like: Array, gain: f64, compute: firelu::DType, roundings: impl Fn(f64) -> f64) -> Expected {
         let least = spacing(compute, 0.0);
         let bound = |(magnitude, terms): (&f64, &f64)| {
+            // A partial sum may pass the largest number on the way: then anything may come out.
+            if *magnitude * gain.abs().max(1.0) >= largest(compute) / 8.0 {
+                return f64::INFINITY;
+            }
             (roundings(*terms) + 8.0) * unit(compute) * magnitude * gain.abs() + (2.0 * terms + 2.0) * least
         };
         let bounds = self.magnitudes.iter().zip(&self.terms).map(bound).collect();
@@ -134,7 +138,7 @@ fn all_finite(dtype: firelu::DType, array: &Array, gain: f64) -> bool {
     array.values.iter().all(|&value| computed(dtype, computed(dtype, value) * gain).is_finite())
 }
 
-/// What UpFirDn2d gives.
+/// The output of UpFirDn2d.
 pub fn forward(request: &Request) -> Outputs {
     let plan = Plan::read(request)?;
     let (x, k) = (request.input(0).ok_or(Refused)?, request.input(1).ok_or(Refused)?);
@@ -145,7 +149,7 @@ pub fn forward(request: &Request) -> Outputs {
     Ok(vec![Expected { may_be_nan: !all_finite(x.dtype, k, plan.gain), ..expected }])
 }
 
-/// What UpFirDn2dGradient gives.
+/// The gradient with respect to X.
 pub fn gradient(request: &Request) -> Outputs {
     let plan = Plan::read(request)?;
     let (dy, k, x) =
@@ -160,7 +164,7 @@ pub fn gradient(request: &Request) -> Outputs {
     Ok(vec![Expected { may_be_nan: !all_finite(dy.dtype, k, plan.gain), ..expected }])
 }
 
-/// What UpFirDn2dKernelGradient gives.
+/// The gradient with respect to K.
 pub fn kernel_gradient(request: &Request) -> Outputs {
     let plan = Plan::read(request)?;
     let (x, dy, k) =
