@@ -97,7 +97,9 @@ fn cases() -> Vec<Case> {
         }
     }
     // up, down, paddings of x and y, kernel, flip, gain, and the output's height and width for 5 x 4.
-    let filters: [(i64, i64, [i64; 4], [usize; 2], bool, f64); 6] = [
+    /// Up, down, paddings, taps, flipped, gain.
+    type Filter = (i64, i64, [i64; 4], [usize; 2], bool, f64);
+    let filters: [Filter; 6] = [
         (1, 1, [0, 0, 0, 0], [2, 3], false, 1.0),
         (2, 1, [2, 1, 1, 2], [3, 2], true, 4.0),
         (1, 2, [1, 1, 2, 0], [3, 3], false, 0.5),
