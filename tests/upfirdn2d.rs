@@ -396,3 +396,30 @@ fn infinities_stay_where_they_belong() {
         }
     });
 }
+
+/// Calls larger than the caches stream their output past them: the same bits as plane by plane.
+#[test]
+fn streamed_outputs_have_the_same_bits() {
+    let plane = [512, 509];
+    let planes = firelu::devices::cpu::features::last_level_cache() / (plane[0] * plane[1] * 8) + 2;
+    let x = values(planes * plane[0] * plane[1], 3);
+    let whole = tensor(&[planes, plane[0], plane[1]], DType::Float32, &x, Memory::RowMajor);
+    for (args, separable) in [(square(1, 1, (2, 1)), true), (square(1, 1, (1, 1)), false), (square(2, 1, (1, 1)), true)]
+    {
+        let mut k = values(16, 4);
+        if separable {
+            k = (0..16).map(|at| k[at / 4] * k[at % 4]).collect();
+        }
+        let k = tensor(&[4, 4], DType::Float32, &k, Memory::RowMajor);
+        let (all, one) = (Case::new(args, whole.shape(), [4, 4]).unwrap(), Case::new(args, &plane, [4, 4]).unwrap());
+        at_every_level(|level| {
+            let streamed = all.run("UpFirDn2d", &[&whole, &k]).to_vec::<f32>().unwrap();
+            for (index, streamed) in streamed.chunks_exact(one.output.elements()).enumerate() {
+                let from = index * plane[0] * plane[1];
+                let x = tensor(&plane, DType::Float32, &x[from..from + plane[0] * plane[1]], Memory::RowMajor);
+                let cached = one.run("UpFirDn2d", &[&x, &k]).to_vec::<f32>().unwrap();
+                assert!(cached == streamed, "{level} {args:?} plane {index}");
+            }
+        });
+    }
+}

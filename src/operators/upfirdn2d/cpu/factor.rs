@@ -8,8 +8,8 @@ use crate::core::error::{Error, Result};
 use crate::core::tensor::TensorView;
 use crate::with_element;
 
-/// The taps along one axis; sixteen stay on the stack.
-pub type Factor<C> = SmallVec<[C; 16]>;
+/// Taps along x and along y.
+pub type Factors<C> = (SmallVec<[C; 16]>, SmallVec<[C; 16]>);
 
 /// Taps in the order in which they meet the input, so that both directions are correlations.
 #[derive(Debug, Clone, PartialEq)]
@@ -17,7 +17,7 @@ pub struct Taps<C> {
     /// All taps, row by row.
     pub full: SmallVec<[C; 64]>,
     /// Taps along x and along y, whose products are all taps, where there are such.
-    pub separable: Option<(Factor<C>, Factor<C>)>,
+    pub separable: Option<Factors<C>>,
 }
 
 impl<C: Compute> Taps<C> {
@@ -61,7 +61,7 @@ fn room<C: Copy>(taps: usize) -> Result<SmallVec<[C; 64]>> {
 /// The factors along x and y, by the row and the column of the largest tap. They are accepted only
 /// where every tap agrees with their product within four roundings of itself: a bound relative to
 /// the largest tap would let a wrong small tap through.
-fn factor<C: Compute>(values: &[f64], columns: usize, gain: f64) -> Option<(Factor<C>, Factor<C>)> {
+fn factor<C: Compute>(values: &[f64], columns: usize, gain: f64) -> Option<Factors<C>> {
     let (mut largest, mut at) = (0.0, 0);
     for (index, value) in values.iter().enumerate() {
         if !value.is_finite() {

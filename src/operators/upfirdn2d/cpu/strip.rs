@@ -183,7 +183,7 @@ impl Strip {
             // Never registers inside a closure: it would be compiled without the level's instructions.
             let scalar = |column: usize| place(column).write(source.add(column - start).read_unaligned().to_compute());
             if self.step <= 4 {
-                while column < end && column % self.step != 0 {
+                while column < end && !column.is_multiple_of(self.step) {
                     scalar(column);
                     column += 1;
                 }

@@ -382,7 +382,8 @@ where
     let per_line = LINE / size_of::<D>();
     let misaligned = target as usize % LINE;
     // An element that straddles a line leaves no whole lines to stream.
-    let head = if misaligned % size_of::<D>() == 0 { (LINE - misaligned) % LINE / size_of::<D>() } else { count };
+    let head =
+        if misaligned.is_multiple_of(size_of::<D>()) { (LINE - misaligned) % LINE / size_of::<D>() } else { count };
     let head = head.min(count);
     let end = count - (count - head) % per_line;
     // SAFETY: the promise of `write`; loads reach at most one register past the end, stores never.
