@@ -143,7 +143,7 @@ unsafe fn strided<T: SimdElement, const N: usize>(
     (target, target_step): (*mut u8, isize),
     count: usize,
 ) {
-    let mut pieces = Pieces::<T, N>::new();
+    let mut pieces = Pieces::<T, N>::default();
     let mut result = [const { MaybeUninit::<T>::uninit() }; PIECE];
     for start in (0..count).step_by(PIECE) {
         let length = PIECE.min(count - start);
@@ -168,15 +168,17 @@ pub struct Pieces<T: Element, const N: usize> {
     wide: [MaybeUninit<T::Compute>; PIECE],
 }
 
-impl<T: SimdElement, const N: usize> Pieces<T, N> {
+impl<T: SimdElement, const N: usize> Default for Pieces<T, N> {
     /// Uninitialised room.
-    pub fn new() -> Self {
+    fn default() -> Self {
         Pieces {
             narrow: [const { [const { MaybeUninit::uninit() }; PIECE] }; N],
             wide: [const { MaybeUninit::uninit() }; PIECE],
         }
     }
+}
 
+impl<T: SimdElement, const N: usize> Pieces<T, N> {
     /// The operands as contiguous ones: as they are where they are, else copied to the room.
     ///
     /// # Safety
@@ -277,7 +279,7 @@ mod avx2 {
         let misaligned = target as usize % LINE;
         let mut done = 0;
         // Lines are written whole, so streaming starts at the first that begins inside the run.
-        let streaming = streaming && misaligned % size_of::<T>() == 0;
+        let streaming = streaming && misaligned.is_multiple_of(size_of::<T>());
         if streaming && misaligned != 0 {
             done = ((LINE - misaligned) / size_of::<T>()).min(count);
             // SAFETY: `done` is at most `count`.

@@ -13,7 +13,7 @@ use crate::devices::cpu::features::Level;
 use crate::devices::cpu::lanes::{BLOCK, MOST_LANES, Run, lanes_of, tree};
 use crate::devices::cpu::parallel::{self, TASK_BYTES};
 use crate::devices::cpu::simd::{Formula, fence};
-use crate::devices::cpu::sources::{LastKind, SimdElement, gather_wide, scatter};
+use crate::devices::cpu::sources::{Last, LastKind, SimdElement, gather_wide, scatter};
 
 /// The most neighbours whose sums one task keeps.
 const MOST_NEIGHBOURS: usize = 1024;
@@ -345,7 +345,7 @@ impl<F, const N: usize> Plan<'_, F, N> {
         F: Formula<T::Compute, N>,
     {
         let step = &self.reduced.inner;
-        let mut pieces = Pieces::<T, N>::new();
+        let mut pieces = Pieces::<T, N>::default();
         let mut result = [T::default(); PIECE];
         for start in (0..count).step_by(PIECE) {
             let length = PIECE.min(count - start);
@@ -403,7 +403,7 @@ impl<F, const N: usize> Plan<'_, F, N> {
                 unsafe {
                     let last = match pattern.is_empty() {
                         true => kind.at(self.last_dtype, sources[N - 1]),
-                        false => crate::devices::cpu::sources::Last::Wide(pattern.as_ptr()),
+                        false => Last::Wide(pattern.as_ptr()),
                     };
                     let pointers = sources.map(|source| source as *const T);
                     let run = Run { pointers, last, target: target.cast(), streaming: self.streaming };
