@@ -14,7 +14,7 @@ use crate::devices::cpu::lanes::{BLOCK, MOST_LANES, Run, lanes_of, tree};
 use crate::devices::cpu::memory;
 use crate::devices::cpu::parallel::{self, TASK_BYTES};
 use crate::devices::cpu::simd::{Formula, fence};
-use crate::devices::cpu::sources::{LastKind, SimdElement, gather_wide, scatter};
+use crate::devices::cpu::sources::{Last, LastKind, SimdElement, gather_wide, scatter};
 
 /// The most neighbours whose sums one task keeps.
 const MOST_NEIGHBOURS: usize = 1024;
@@ -406,7 +406,7 @@ impl<F, const N: usize> Plan<'_, F, N> {
                 unsafe {
                     let last = match pattern.is_empty() {
                         true => kind.at(self.last_dtype, sources[N - 1]),
-                        false => crate::devices::cpu::sources::Last::Wide(pattern.as_ptr()),
+                        false => Last::Wide(pattern.as_ptr()),
                     };
                     let pointers = sources.map(|source| source as *const T);
                     let run = Run { pointers, last, target: target.cast(), streaming: self.streaming };
