@@ -13,7 +13,9 @@ NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
 
 
 def find_browser() -> str | None:
-    """Give the path of an installed Chromium, if there is one."""
+    """Give the path of an installed Chromium, if there is one; the pipe is set up as POSIX systems do it."""
+    if os.name != "posix":
+        return None
     return next((path for name in NAMES if (path := shutil.which(name))), None)
 
 

@@ -15,6 +15,8 @@ from firelu import demo
 from firelu.cli import main
 from PIL import Image
 
+NO_BROWSER = f"no browser: none of {', '.join(NAMES)} is installed, or this is not a POSIX system"
+
 
 @pytest.fixture(scope="module")
 def page(tmp_path_factory):
@@ -86,7 +88,7 @@ def test_what_is_no_picture_is_refused(content, tmp_path, capsys):
     assert "broken.png" in capsys.readouterr().err
 
 
-@pytest.mark.skipif(find_browser() is None, reason=f"no browser: none of {', '.join(NAMES)} is installed")
+@pytest.mark.skipif(find_browser() is None, reason=NO_BROWSER)
 def test_a_browser_shows_every_picture(page, tmp_path):
     with Browser(tmp_path) as browser:
         browser.open(page.path)
@@ -100,7 +102,7 @@ def test_a_browser_shows_every_picture(page, tmp_path):
         assert browser.console == []
 
 
-@pytest.mark.skipif(find_browser() is None, reason=f"no browser: none of {', '.join(NAMES)} is installed")
+@pytest.mark.skipif(find_browser() is None, reason=NO_BROWSER)
 def test_a_missing_picture_would_be_seen(tmp_path):
     (tmp_path / "page.html").write_text('<link rel="icon" href="data:,"><img src="absent.png">', encoding="utf-8")
     with Browser(tmp_path / "profile") as browser:

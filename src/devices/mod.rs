@@ -5,8 +5,6 @@ pub mod cpu;
 pub mod cuda;
 
 use crate::core::device::Device;
-#[cfg(feature = "cuda")]
-use crate::core::device::Stream;
 #[cfg(not(feature = "cuda"))]
 use crate::core::error::Error;
 use crate::core::error::Result;
@@ -43,20 +41,6 @@ pub fn copy(tensor: &Tensor, device: Device) -> Result<Tensor> {
         #[cfg(not(feature = "cuda"))]
         (Device::Cpu, other) | (other, _) => {
             Err(Error::Device { device: other.to_string(), reason: "this build of firelu has no CUDA device".into() })
-        }
-    }
-}
-
-/// Waits for everything that was put on a device's default queue; the CPU has none. Refused where the
-/// device cannot be used.
-pub fn synchronize(device: Device) -> Result<()> {
-    match device {
-        Device::Cpu => Ok(()),
-        #[cfg(feature = "cuda")]
-        Device::Cuda(ordinal) => cuda::context::context(ordinal)?.synchronize(Stream::default()),
-        #[cfg(not(feature = "cuda"))]
-        Device::Cuda(_) => {
-            Err(Error::Device { device: device.to_string(), reason: "this build of firelu has no CUDA device".into() })
         }
     }
 }

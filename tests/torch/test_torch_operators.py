@@ -13,7 +13,9 @@ every_sample = pytest.mark.parametrize("sample", SAMPLES, ids=names)
 
 
 def test_every_registered_operator_has_samples():
-    assert {sample.operator for sample in SAMPLES} == set(firelu.operators())
+    # Other tests register operators of their own.
+    built_in = {name for name in firelu.operators() if not name.startswith("Test")}
+    assert {sample.operator for sample in SAMPLES} == built_in
 
 
 @every_sample

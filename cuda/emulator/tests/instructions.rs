@@ -68,13 +68,18 @@ fn one(body: &str) -> [u32; RESULTS] {
 
 #[test]
 fn loads_extend_by_their_type() {
-    let found = one(
-        "ld.global.u8 %r20, [%rd1+1];\nld.global.s8 %r21, [%rd1+1];\nld.global.u16 %r22, [%rd1+2];\nld.global.s16 %r23, [%rd1+2];",
-    );
+    let found = one("ld.global.u8 %r20, [%rd1+1];
+            ld.global.s8 %r21, [%rd1+1];
+            ld.global.u16 %r22, [%rd1+2];
+            ld.global.s16 %r23, [%rd1+2];");
     assert_eq!(found, [0x81, 0xffff_ff81, 0x8382, 0xffff_8382]);
-    let found = one(
-        "ld.global.b8 %h1, [%rd1+3];\nld.global.s8 %h2, [%rd1+3];\nmov.b32 %r20, {%h1, %h2};\nld.global.s32 %rd8, [%rd1];\nmov.b64 {%r21, %r22}, %rd8;\nld.global.b32 %rd9, [%rd1];\nmov.b64 {_, %r23}, %rd9;",
-    );
+    let found = one("ld.global.b8 %h1, [%rd1+3];
+            ld.global.s8 %h2, [%rd1+3];
+            mov.b32 %r20, {%h1, %h2};
+            ld.global.s32 %rd8, [%rd1];
+            mov.b64 {%r21, %r22}, %rd8;
+            ld.global.b32 %rd9, [%rd1];
+            mov.b64 {_, %r23}, %rd9;");
     assert_eq!(found, [0xff83_0083, 0x8382_8180, 0xffff_ffff, 0]);
 }
 
@@ -82,40 +87,66 @@ fn loads_extend_by_their_type() {
 fn vectors_load_and_store_in_order() {
     let found = one("ld.global.v4.u8 {%r20, %r21, _, %r23}, [%rd1+4];\nmov.u32 %r22, 7;");
     assert_eq!(found, [0x84, 0x85, 7, 0x87]);
-    let found =
-        one("ld.global.v2.u64 {%rd8, %rd9}, [%rd1+16];\nmov.b64 {%r20, %r21}, %rd8;\nmov.b64 {%r22, %r23}, %rd9;");
+    let found = one("ld.global.v2.u64 {%rd8, %rd9}, [%rd1+16];
+            mov.b64 {%r20, %r21}, %rd8;
+            mov.b64 {%r22, %r23}, %rd9;");
     assert_eq!(found, [0x9392_9190, 0x9796_9594, 0x9b9a_9998, 0x9f9e_9d9c]);
-    let found = one(
-        "ld.global.v4.u16 {%h1, %h2, %h3, %h4}, [%rd1];\nst.shared.v4.u16 [%rd7], {%h4, %h3, %h2, %h1};\nld.shared.v2.u32 {%r20, %r21}, [%rd7];\nmov.u32 %r22, 0;\nmov.u32 %r23, 0;",
-    );
+    let found = one("ld.global.v4.u16 {%h1, %h2, %h3, %h4}, [%rd1];
+            st.shared.v4.u16 [%rd7], {%h4, %h3, %h2, %h1};
+            ld.shared.v2.u32 {%r20, %r21}, [%rd7];
+            mov.u32 %r22, 0;
+            mov.u32 %r23, 0;");
     assert_eq!(found, [0x8584_8786, 0x8180_8382, 0, 0]);
 }
 
 #[test]
 fn stores_write_only_their_bytes() {
-    let found = one(
-        "mov.u32 %r2, 0x11223344;\nst.shared.u32 [%rd7], %r2;\nmov.u32 %r3, 0xaabbccdd;\nst.shared.u8 [%rd7+1], %r3;\nst.shared.u16 [%rd7+2], %r3;\nld.shared.u32 %r20, [%rd7];\nst.shared.f32 [tile+8], 0f3F800000;\nld.shared.u32 %r21, [tile+8];\nst.shared.u64 [tile+8], -1;\nld.shared.u32 %r22, [tile+12];\nmov.u32 %r23, 0;",
-    );
+    let found = one("mov.u32 %r2, 0x11223344;
+            st.shared.u32 [%rd7], %r2;
+            mov.u32 %r3, 0xaabbccdd;
+            st.shared.u8 [%rd7+1], %r3;
+            st.shared.u16 [%rd7+2], %r3;
+            ld.shared.u32 %r20, [%rd7];
+            st.shared.f32 [tile+8], 0f3F800000;
+            ld.shared.u32 %r21, [tile+8];
+            st.shared.u64 [tile+8], -1;
+            ld.shared.u32 %r22, [tile+12];
+            mov.u32 %r23, 0;");
     assert_eq!(found, [0xccdd_dd44, 0x3f80_0000, 0xffff_ffff, 0]);
 }
 
 #[test]
 fn parameters_are_read_at_their_offsets() {
-    let found = one("ld.param.v2.u32 {%r20, %r21}, [pair];\nld.param.u32 %r22, [pair+4];\nld.param.s16 %r23, [small];");
+    let found = one("ld.param.v2.u32 {%r20, %r21}, [pair];
+        ld.param.u32 %r22, [pair+4];
+        ld.param.s16 %r23, [small];");
     assert_eq!(found, [11, 22, 22, -5i32 as u32]);
 }
 
 #[test]
 fn generic_addresses_reach_shared_and_global_memory() {
-    let found = one(
-        "cvta.shared.u64 %rd8, %rd7;\nst.u32 [%rd8+4], 77;\nld.shared.u32 %r20, [%rd7+4];\ncvta.to.shared.u64 %rd9, %rd8;\nld.shared.u32 %r21, [%rd9+4];\nld.u32 %r22, [%rd1];\ncvt.u32.u64 %r5, %rd7;\nld.shared.u32 %r23, [%r5+4];",
-    );
+    let found = one("cvta.shared.u64 %rd8, %rd7;
+            st.u32 [%rd8+4], 77;
+            ld.shared.u32 %r20, [%rd7+4];
+            cvta.to.shared.u64 %rd9, %rd8;
+            ld.shared.u32 %r21, [%rd9+4];
+            ld.u32 %r22, [%rd1];
+            cvt.u32.u64 %r5, %rd7;
+            ld.shared.u32 %r23, [%r5+4];");
     assert_eq!(found, [77, 77, 0x8382_8180, 77]);
 }
 
 #[test]
 fn every_lane_of_a_generic_access_goes_where_its_address_points() {
-    let body = "st.shared.u32 [%rd7], %r1;\ncvta.shared.u64 %rd8, %rd7;\nand.b32 %r2, %r1, 1;\nsetp.eq.u32 %p1, %r2, 0;\nselp.b64 %rd9, %rd8, %rd1, %p1;\nld.u32 %r20, [%rd9];\nmov.u32 %r21, 0;\nmov.u32 %r22, 0;\nmov.u32 %r23, 0;";
+    let body = "st.shared.u32 [%rd7], %r1;
+        cvta.shared.u64 %rd8, %rd7;
+        and.b32 %r2, %r1, 1;
+        setp.eq.u32 %p1, %r2, 0;
+        selp.b64 %rd9, %rd8, %rd1, %p1;
+        ld.u32 %r20, [%rd9];
+        mov.u32 %r21, 0;
+        mov.u32 %r22, 0;
+        mov.u32 %r23, 0;";
     for (thread, found) in run(32, body).iter().enumerate() {
         assert_eq!(found[0], if thread % 2 == 0 { thread as u32 } else { 0x8382_8180 });
     }
@@ -123,12 +154,19 @@ fn every_lane_of_a_generic_access_goes_where_its_address_points() {
 
 #[test]
 fn predicates_combine() {
-    let select =
-        "selp.u32 %r20, 1, 0, %p2;\nselp.u32 %r21, 1, 0, %p3;\nselp.u32 %r22, 1, 0, %p4;\nselp.u32 %r23, 1, 0, %p5;";
+    let select = "selp.u32 %r20, 1, 0, %p2;
+            selp.u32 %r21, 1, 0, %p3;
+            selp.u32 %r22, 1, 0, %p4;
+            selp.u32 %r23, 1, 0, %p5;";
     let found = run(
         4,
         &format!(
-            "and.b32 %r2, %r1, 1;\nsetp.ne.u32 %p1, %r2, 0;\nsetp.lt.and.u32 %p2|%p3, %r1, 2, %p1;\nsetp.lt.or.u32 %p4, %r1, 2, !%p1;\nsetp.lt.xor.u32 %p5, %r1, 2, %p1;\n{select}"
+            "and.b32 %r2, %r1, 1;
+                setp.ne.u32 %p1, %r2, 0;
+                setp.lt.and.u32 %p2|%p3, %r1, 2, %p1;
+                setp.lt.or.u32 %p4, %r1, 2, !%p1;
+                setp.lt.xor.u32 %p5, %r1, 2, %p1;
+                {select}"
         ),
     );
     for (thread, found) in found.iter().enumerate() {
@@ -140,7 +178,14 @@ fn predicates_combine() {
     let found = run(
         4,
         &format!(
-            "and.b32 %r2, %r1, 1;\nsetp.ne.u32 %p1, %r2, 0;\nsetp.gt.u32 %p6, %r1, 1;\nand.pred %p2, %p1, %p6;\nor.pred %p3, %p1, %p6;\nxor.pred %p4, %p1, %p6;\nnot.pred %p5, %p1;\n{select}"
+            "and.b32 %r2, %r1, 1;
+                setp.ne.u32 %p1, %r2, 0;
+                setp.gt.u32 %p6, %r1, 1;
+                and.pred %p2, %p1, %p6;
+                or.pred %p3, %p1, %p6;
+                xor.pred %p4, %p1, %p6;
+                not.pred %p5, %p1;
+                {select}"
         ),
     );
     for (thread, found) in found.iter().enumerate() {
@@ -151,13 +196,21 @@ fn predicates_combine() {
 
 #[test]
 fn set_and_selp_choose() {
-    let found = one(
-        "set.lt.u32.s32 %r20, -1, 1;\nset.gt.f32.u32 %f1, 2, 1;\nmov.b32 %r21, %f1;\nset.eq.s32.f32 %r22, 0f7FC00000, 0f7FC00000;\nsetp.neu.f64 %p1, 0d7FF8000000000000, 0d0000000000000000;\nselp.f64 %d1, 0d3FF0000000000000, 0d0000000000000000, %p1;\nmov.b64 {%r4, %r23}, %d1;",
-    );
+    let found = one("set.lt.u32.s32 %r20, -1, 1;
+            set.gt.f32.u32 %f1, 2, 1;
+            mov.b32 %r21, %f1;
+            set.eq.s32.f32 %r22, 0f7FC00000, 0f7FC00000;
+            setp.neu.f64 %p1, 0d7FF8000000000000, 0d0000000000000000;
+            selp.f64 %d1, 0d3FF0000000000000, 0d0000000000000000, %p1;
+            mov.b64 {%r4, %r23}, %d1;");
     assert_eq!(found, [u32::MAX, 1f32.to_bits(), 0, 0x3ff0_0000]);
-    let found = one(
-        "mov.pred %p1, %p0;\nselp.b16 %h1, 5, 9, %p1;\nmov.b32 %r20, {%h1, %h1};\nselp.s64 %rd8, -1, 2, %p1;\nmov.b64 {%r21, %r22}, %rd8;\nselp.f32 %f1, 0f40000000, 0f3F800000, %p1;\nmov.b32 %r23, %f1;",
-    );
+    let found = one("mov.pred %p1, %p0;
+            selp.b16 %h1, 5, 9, %p1;
+            mov.b32 %r20, {%h1, %h1};
+            selp.s64 %rd8, -1, 2, %p1;
+            mov.b64 {%r21, %r22}, %rd8;
+            selp.f32 %f1, 0f40000000, 0f3F800000, %p1;
+            mov.b32 %r23, %f1;");
     assert_eq!(found, [0x0009_0009, 2, 0, 1f32.to_bits()]);
 }
 
@@ -165,7 +218,12 @@ fn set_and_selp_choose() {
 fn special_registers_know_their_place() {
     let found = run(
         70,
-        "mov.u32 %r20, %laneid;\nmov.u32 %r21, %warpid;\nmov.u32 %r2, %ntid.x;\nmov.u32 %r3, %nctaid.y;\nadd.u32 %r22, %r2, %r3;\nmov.u32 %r23, %lanemask_lt;",
+        "mov.u32 %r20, %laneid;
+            mov.u32 %r21, %warpid;
+            mov.u32 %r2, %ntid.x;
+            mov.u32 %r3, %nctaid.y;
+            add.u32 %r22, %r2, %r3;
+            mov.u32 %r23, %lanemask_lt;",
     );
     for (thread, found) in found.iter().enumerate() {
         let lane = thread as u32 % 32;
@@ -173,7 +231,10 @@ fn special_registers_know_their_place() {
     }
     let masks = run(
         32,
-        "mov.u32 %r20, %lanemask_eq;\nmov.u32 %r21, %lanemask_le;\nmov.u32 %r22, %lanemask_gt;\nmov.u32 %r23, %lanemask_ge;",
+        "mov.u32 %r20, %lanemask_eq;
+            mov.u32 %r21, %lanemask_le;
+            mov.u32 %r22, %lanemask_gt;
+            mov.u32 %r23, %lanemask_ge;",
     );
     for (lane, found) in masks.iter().enumerate() {
         let all = |keep: &dyn Fn(usize) -> bool| (0..32).filter(|&other| keep(other)).map(|other| 1u32 << other).sum();
@@ -195,7 +256,14 @@ fn shuffles_move_values_within_segments() {
             let found = run(
                 32,
                 &format!(
-                    "shfl.sync.up.b32 %r20|%p1, %r1, {argument}, {lower}, -1;\nshfl.sync.down.b32 %r21|%p2, %r1, {argument}, {upper}, -1;\nshfl.sync.bfly.b32 %r22|%p3, %r1, {argument}, {upper}, -1;\nshfl.sync.idx.b32 %r23|%p4, %r1, {argument}, {upper}, -1;\n@!%p1 add.u32 %r20, %r20, 100;\n@!%p2 add.u32 %r21, %r21, 100;\n@!%p3 add.u32 %r22, %r22, 100;\n@!%p4 add.u32 %r23, %r23, 100;"
+                    "shfl.sync.up.b32 %r20|%p1, %r1, {argument}, {lower}, -1;
+                        shfl.sync.down.b32 %r21|%p2, %r1, {argument}, {upper}, -1;
+                        shfl.sync.bfly.b32 %r22|%p3, %r1, {argument}, {upper}, -1;
+                        shfl.sync.idx.b32 %r23|%p4, %r1, {argument}, {upper}, -1;
+                        @!%p1 add.u32 %r20, %r20, 100;
+                        @!%p2 add.u32 %r21, %r21, 100;
+                        @!%p3 add.u32 %r22, %r22, 100;
+                        @!%p4 add.u32 %r23, %r23, 100;"
                 ),
             );
             for (lane, found) in found.iter().enumerate() {
@@ -222,7 +290,14 @@ fn shuffles_move_values_within_segments() {
 fn votes_ask_the_members() {
     let body = |limit: u32| {
         format!(
-            "setp.lt.u32 %p1, %r1, {limit};\nvote.sync.ballot.b32 %r20, %p1, -1;\nvote.sync.all.pred %p2, %p1, -1;\nvote.sync.any.pred %p3, !%p1, -1;\nvote.sync.uni.pred %p4, %p1, -1;\nselp.u32 %r21, 1, 0, %p2;\nselp.u32 %r22, 1, 0, %p3;\nselp.u32 %r23, 1, 0, %p4;"
+            "setp.lt.u32 %p1, %r1, {limit};
+                vote.sync.ballot.b32 %r20, %p1, -1;
+                vote.sync.all.pred %p2, %p1, -1;
+                vote.sync.any.pred %p3, !%p1, -1;
+                vote.sync.uni.pred %p4, %p1, -1;
+                selp.u32 %r21, 1, 0, %p2;
+                selp.u32 %r22, 1, 0, %p3;
+                selp.u32 %r23, 1, 0, %p4;"
         )
     };
     assert_eq!(run(32, &body(5))[9], [0b11111, 0, 1, 0]);
@@ -230,7 +305,12 @@ fn votes_ask_the_members() {
     assert_eq!(run(32, &body(0))[9], [0, 0, 1, 1]);
     let found = run(
         32,
-        "setp.lt.u32 %p1, %r1, 8;\nmov.u32 %r20, 0;\n@%p1 activemask.b32 %r20;\nmov.u32 %r21, 0;\nmov.u32 %r22, 0;\nmov.u32 %r23, 0;",
+        "setp.lt.u32 %p1, %r1, 8;
+            mov.u32 %r20, 0;
+            @%p1 activemask.b32 %r20;
+            mov.u32 %r21, 0;
+            mov.u32 %r22, 0;
+            mov.u32 %r23, 0;",
     );
     assert_eq!([found[0][0], found[8][0]], [0xff, 0]);
 }
@@ -298,8 +378,13 @@ END:
 
 #[test]
 fn inner_scopes_have_registers_of_their_own() {
-    let found = one(
-        "mov.u32 %r20, 1;\n{ .reg .b32 %r<30>;\nmov.u32 %r20, 9; }\nmov.u32 %r21, %r20;\n{ .reg .b32 t;\nmov.u32 t, 4;\nadd.u32 %r22, t, 1; }\nmov.u32 %r23, 0;",
-    );
+    let found = one("mov.u32 %r20, 1;
+            { .reg .b32 %r<30>;
+            mov.u32 %r20, 9; }
+            mov.u32 %r21, %r20;
+            { .reg .b32 t;
+            mov.u32 t, 4;
+            add.u32 %r22, t, 1; }
+            mov.u32 %r23, 0;");
     assert_eq!(found, [1, 1, 5, 0]);
 }

@@ -126,7 +126,9 @@ fn one_block_reads_what_another_writes() {
         FAILED,
         2,
         1,
-        "setp.ne.u32 %p1, %r2, 0;\n@%p1 ld.global.u32 %r3, [%rd1];\n@!%p1 st.global.u32 [%rd1], %r2;",
+        "setp.ne.u32 %p1, %r2, 0;
+            @%p1 ld.global.u32 %r3, [%rd1];
+            @!%p1 st.global.u32 [%rd1], %r2;",
         "ld.global.u32 %r3, [%rd1];",
     );
 }
@@ -138,14 +140,26 @@ fn two_warps_share_a_word_without_a_barrier() {
         FAILED,
         1,
         64,
-        "st.global.u32 [%rd5], %r1;\nxor.b32 %r3, %r1, 32;\nmul.wide.u32 %rd8, %r3, 4;\nadd.s64 %rd8, %rd2, %rd8;\nld.global.u32 %r4, [%rd8];",
-        "st.global.u32 [%rd5], %r1;\nbar.sync 0;\nxor.b32 %r3, %r1, 32;\nmul.wide.u32 %rd8, %r3, 4;\nadd.s64 %rd8, %rd2, %rd8;\nld.global.u32 %r4, [%rd8];",
+        "st.global.u32 [%rd5], %r1;
+            xor.b32 %r3, %r1, 32;
+            mul.wide.u32 %rd8, %r3, 4;
+            add.s64 %rd8, %rd2, %rd8;
+            ld.global.u32 %r4, [%rd8];",
+        "st.global.u32 [%rd5], %r1;
+            bar.sync 0;
+            xor.b32 %r3, %r1, 32;
+            mul.wide.u32 %rd8, %r3, 4;
+            add.s64 %rd8, %rd2, %rd8;
+            ld.global.u32 %r4, [%rd8];",
     );
 }
 
 #[test]
 fn a_write_after_reads_of_another_warp() {
-    let reads = "st.shared.u32 [%rd7], %r1;\nbar.sync 0;\nld.shared.u32 %r3, [tile];\nsetp.eq.u32 %p1, %r1, 40;";
+    let reads = "st.shared.u32 [%rd7], %r1;
+        bar.sync 0;
+        ld.shared.u32 %r3, [tile];
+        setp.eq.u32 %p1, %r1, 40;";
     check(
         "shared-race",
         FAILED,
@@ -182,17 +196,30 @@ fn lanes_of_a_warp_without_a_warp_barrier() {
 
 #[test]
 fn a_warp_barrier_of_half_the_lanes_orders_only_that_half() {
-    let halves = "setp.lt.u32 %p1, %r1, 16;\nselp.b32 %r8, 0x0000ffff, 0xffff0000, %p1;\nst.shared.u32 [%rd7], %r1;\n@%p1 bra LOW;\nbar.warp.sync 0xffff0000;\nbra MEET;\nLOW: bar.warp.sync 0x0000ffff;\nMEET:";
+    let halves = "setp.lt.u32 %p1, %r1, 16;
+        selp.b32 %r8, 0x0000ffff, 0xffff0000, %p1;
+        st.shared.u32 [%rd7], %r1;
+        @%p1 bra LOW;
+        bar.warp.sync 0xffff0000;
+        bra MEET;
+        LOW: bar.warp.sync 0x0000ffff;
+        MEET:";
     check(
         "shared-race",
         FAILED,
         1,
         32,
         &format!(
-            "{halves} xor.b32 %r3, %r1, 16;\nmul.wide.u32 %rd8, %r3, 4;\nadd.s64 %rd8, %rd6, %rd8;\nld.shared.u32 %r4, [%rd8];"
+            "{halves} xor.b32 %r3, %r1, 16;
+                mul.wide.u32 %rd8, %r3, 4;
+                add.s64 %rd8, %rd6, %rd8;
+                ld.shared.u32 %r4, [%rd8];"
         ),
         &format!(
-            "{halves} xor.b32 %r3, %r1, 8;\nmul.wide.u32 %rd8, %r3, 4;\nadd.s64 %rd8, %rd6, %rd8;\nld.shared.u32 %r4, [%rd8];"
+            "{halves} xor.b32 %r3, %r1, 8;
+                mul.wide.u32 %rd8, %r3, 4;
+                add.s64 %rd8, %rd6, %rd8;
+                ld.shared.u32 %r4, [%rd8];"
         ),
     );
 }
@@ -262,7 +289,11 @@ fn a_race_between_blocks_is_found_with_any_number_of_workers() {
         let context = CudaContext::new(0).expect("a device");
         let stream = context.default_stream();
         // Every block writes its own word, and the last one also reads the word of the first.
-        let body = "mul.wide.u32 %rd8, %r2, 4;\nadd.s64 %rd9, %rd2, %rd8;\nst.global.u32 [%rd9], %r2;\nsetp.eq.u32 %p1, %r2, 63;\n@%p1 ld.global.u32 %r3, [%rd2];";
+        let body = "mul.wide.u32 %rd8, %r2, 4;
+            add.s64 %rd9, %rd2, %rd8;
+            st.global.u32 [%rd9], %r2;
+            setp.eq.u32 %p1, %r2, 63;
+            @%p1 ld.global.u32 %r3, [%rd2];";
         let module = context.load_module(Ptx::from_src(kernel(body))).expect("module");
         let function = module.load_function("kernel").expect("kernel");
         let mut output = stream.alloc_zeros::<u32>(64).expect("allocation");

@@ -36,8 +36,18 @@ fn warps_that_wait_at_different_barriers() {
         FAILED,
         1,
         64,
-        "setp.lt.u32 %p1, %r1, 32;\n@%p1 bra FIRST;\nbar.sync 0;\nbra DONE;\nFIRST: bar.sync 0;\nDONE:",
-        "setp.lt.u32 %p1, %r1, 32;\n@%p1 bra FIRST;\nadd.u32 %r3, %r1, 1;\nbra DONE;\nFIRST: add.u32 %r3, %r1, 2;\nDONE: bar.sync 0;",
+        "setp.lt.u32 %p1, %r1, 32;
+            @%p1 bra FIRST;
+            bar.sync 0;
+            bra DONE;
+            FIRST: bar.sync 0;
+            DONE:",
+        "setp.lt.u32 %p1, %r1, 32;
+            @%p1 bra FIRST;
+            add.u32 %r3, %r1, 1;
+            bra DONE;
+            FIRST: add.u32 %r3, %r1, 2;
+            DONE: bar.sync 0;",
     );
 }
 
@@ -127,7 +137,15 @@ fn a_shuffle_from_a_lane_the_block_does_not_have() {
 
 #[test]
 fn an_integer_divided_by_zero() {
-    check("division-by-zero", FAILED, 1, 32, "div.u32 %r3, %r1, %r1;", "add.u32 %r3, %r1, 1;\ndiv.u32 %r3, %r1, %r3;");
+    check(
+        "division-by-zero",
+        FAILED,
+        1,
+        32,
+        "div.u32 %r3, %r1, %r1;",
+        "add.u32 %r3, %r1, 1;
+        div.u32 %r3, %r1, %r3;",
+    );
 }
 
 #[test]

@@ -97,7 +97,9 @@ def upfirdn2d(
     if kernel.dim() == 1:
         kernel = torch.outer(kernel, kernel)
     factors = (*_pair("up", up), *_pair("down", down), *_paddings(pad))
-    result: Tensor = _UPFIRDN2D(input, kernel, *factors, flip_kernel, gain)
+    # Each argument that is handed over takes its time, and these two are nearly always the defaults.
+    rest = (flip_kernel, gain) if flip_kernel or gain != 1.0 else ()
+    result: Tensor = _UPFIRDN2D(input, kernel, *factors, *rest)
     return result
 
 

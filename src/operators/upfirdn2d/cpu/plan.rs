@@ -5,7 +5,7 @@ use super::factor::Taps;
 use super::layout::Layout;
 use crate::core::dtype::{Compute, Element};
 use crate::devices::cpu::features::last_level_cache;
-use crate::operators::upfirdn2d::params::Geometry;
+use crate::operators::upfirdn2d::params::{Axis, Geometry};
 
 /// Which sum comes first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,6 +30,9 @@ const TILE_PRODUCTS: f64 = 1e7;
 /// Elements of strided tensors that are brought together at a time.
 const GATHERED_ELEMENTS: usize = 1 << 16;
 
+/// Calls that touch less memory find it in the second-level cache.
+const AHEAD_BYTES: f64 = (1 << 20) as f64;
+
 /// A call cut into tiles.
 pub struct Plan {
     /// Both directions.
@@ -46,6 +49,8 @@ pub struct Plan {
     pub gathered: usize,
     /// Whether outputs go past the caches.
     pub streaming: bool,
+    /// Whether so much is read that asking for it ahead of time pays.
+    pub ahead: bool,
     /// How many strips a row has.
     pub strips: usize,
     /// How many bands a plane has.
@@ -73,7 +78,7 @@ impl Plan {
         }
         let strips = (x.output as usize).div_ceil(strip);
         // What one output row of a strip reads and writes, and how often it multiplies.
-        let share = |axis: &crate::operators::upfirdn2d::params::Axis| axis.input as f64 / axis.output.max(1) as f64;
+        let share = |axis: &Axis| axis.input as f64 / axis.output.max(1) as f64;
         let elements = (strip * pixel) as f64 * (1.0 + share(x) * share(y));
         let row_bytes = elements * size_of::<T>() as f64;
         let row_products = products * (strip * pixel) as f64 / x.output.max(1) as f64;
@@ -102,6 +107,7 @@ impl Plan {
             band,
             gathered,
             streaming: dense && bytes > (last_level_cache() / 4 * 3) as f64,
+            ahead: dense && bytes > AHEAD_BYTES,
             strips,
             bands,
             tiles: (1.0 / tile_cost).clamp(1.0, 4096.0) as usize,

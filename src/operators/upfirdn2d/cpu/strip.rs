@@ -10,7 +10,7 @@ use smallvec::SmallVec;
 use std::ops::Range;
 
 use super::registers::{Access, Register};
-use super::sums::{Stores, Sums};
+use super::sums::{Rows, Stores, Sums};
 use crate::core::dtype::{Compute, Element};
 use crate::operators::upfirdn2d::params::Axis;
 
@@ -27,19 +27,19 @@ pub struct Strip {
     /// The input columns that taps read and the input has.
     pub inside: Range<i64>,
     /// Elements of a column.
-    pixel: usize,
+    pub(super) pixel: usize,
     /// Into how many rows input columns are split.
-    step: usize,
+    pub(super) step: usize,
     /// The length of each of these rows.
     pitch: usize,
     /// In how many phases outputs are computed.
-    phases: usize,
+    pub(super) phases: usize,
     /// Where each phase ends in the two lists below.
-    bounds: SmallVec<[usize; 8]>,
+    pub(super) bounds: SmallVec<[usize; 8]>,
     /// Where each term starts in a prepared row.
-    offsets: SmallVec<[usize; 16]>,
+    pub(super) offsets: SmallVec<[usize; 16]>,
     /// Which tap along x it has.
-    taps: SmallVec<[usize; 16]>,
+    pub(super) taps: SmallVec<[usize; 16]>,
 }
 
 /// The terms of every phase for certain prepared rows.
@@ -131,31 +131,51 @@ impl Strip {
         }
     }
 
-    /// Splits the columns inside, of which `source` points to the first, into a prepared row.
+    /// Splits the columns inside, of which `source` points to the first, into prepared rows.
     ///
     /// # Safety
-    /// The register's level was detected, the columns inside are readable, `prepared` holds
-    /// `prepared_length` elements.
+    /// The register's level was detected, the columns inside are readable, each prepared row
+    /// holds `prepared_length` elements.
     #[inline(always)]
-    pub unsafe fn split<S, R>(&self, source: *const S, prepared: *mut R::Number, stores: Stores)
+    pub unsafe fn split<S, R>(&self, source: *const S, prepared: *mut R::Number, rows: Rows, stores: Stores)
     where
         S: Element<Compute = R::Number>,
         R: Sums<S, <R as Register>::Number> + Sums<<R as Register>::Number, <R as Register>::Number>,
     {
-        let one = [R::Number::from_f64(1.0)];
         // SAFETY: the caller's promise; each column goes to the place that `new` gave it.
         unsafe {
             if self.step == 1 {
-                let target = prepared.add(self.inside_offset());
-                return <R as Sums<S, R::Number>>::write(&[source], &one, target, self.inside_length(), stores);
+                let (one, target) = ([R::Number::from_f64(1.0)], prepared.add(self.inside_offset()));
+                return <R as Sums<S, R::Number>>::write(&[source], &one, target, self.inside_length(), rows, stores);
             }
+            let (mut source, mut prepared) = (source, prepared);
+            for _ in 0..rows.count {
+                self.split_row::<S, R>(source, prepared);
+                source = source.wrapping_byte_offset(rows.source);
+                prepared = prepared.wrapping_byte_offset(rows.target);
+            }
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn split_row<S, R>(&self, source: *const S, prepared: *mut R::Number)
+    where
+        S: Element<Compute = R::Number>,
+        R: Sums<S, <R as Register>::Number> + Sums<<R as Register>::Number, <R as Register>::Number>,
+    {
+        // SAFETY: the caller's promise; each column goes to the place that `new` gave it.
+        unsafe {
             let start = (self.inside.start - self.first) as usize;
             let end = (self.inside.end - self.first) as usize;
             let place = |column: usize| prepared.add(column % self.step * self.pitch + column / self.step * self.pixel);
             if self.pixel > 1 {
-                for column in start..end {
+                let one = [R::Number::from_f64(1.0)];
+                let step = (self.step * self.pixel * size_of::<S>()) as isize;
+                let width = (self.pixel * size_of::<R::Number>()) as isize;
+                for column in start..end.min(start + self.step) {
                     let from = source.add((column - start) * self.pixel);
-                    <R as Sums<S, R::Number>>::write(&[from], &one, place(column), self.pixel, Stores::Cached);
+                    let rows = Rows { count: (end - column).div_ceil(self.step), source: step, target: width };
+                    <R as Sums<S, R::Number>>::write(&[from], &one, place(column), self.pixel, rows, Stores::Cached);
                 }
                 return;
             }
@@ -167,16 +187,17 @@ impl Strip {
                     scalar(column);
                     column += 1;
                 }
-                let base = |column: usize| (source.add(column - start), prepared.add(column / self.step));
-                let registers = (end - column) / (self.step * R::LANES);
-                for _ in 0..registers {
-                    let (from, to) = base(column);
+                let whole = self.step * R::LANES;
+                while column + self.step <= end && end - start >= whole + self.step {
+                    // The last registers overlap those before them rather than reach over the end.
+                    let at = column.min((end - whole) / self.step * self.step);
+                    let (from, to) = (source.add(at - start), prepared.add(at / self.step));
                     match self.step {
                         2 => self.split_registers::<S, R, 2>(from, to),
                         3 => self.split_registers::<S, R, 3>(from, to),
                         _ => self.split_registers::<S, R, 4>(from, to),
                     }
-                    column += self.step * R::LANES;
+                    column = at + whole;
                 }
             }
             while column < end {
@@ -204,14 +225,20 @@ impl Strip {
         }
     }
 
-    /// Writes the strip's outputs of one row.
+    /// Writes the strip's outputs of some rows.
     ///
     /// # Safety
     /// The register's level was detected, the terms' rows are prepared, the strip's columns are
     /// writable at the target, `spare` holds `output_length` elements.
     #[inline(always)]
-    pub unsafe fn write<D, R>(&self, terms: &Terms<R::Number>, target: *mut D, spare: *mut R::Number, stores: Stores)
-    where
+    pub unsafe fn write<D, R>(
+        &self,
+        terms: &Terms<R::Number>,
+        target: *mut D,
+        spare: *mut R::Number,
+        rows: Rows,
+        stores: Stores,
+    ) where
         D: Element<Compute = R::Number>,
         R: Sums<<R as Register>::Number, D> + Sums<<R as Register>::Number, <R as Register>::Number>,
     {
@@ -220,24 +247,30 @@ impl Strip {
         // SAFETY: the caller's promise; prepared rows have the slack that reading past the end needs.
         unsafe {
             match self.phases {
-                1 => <R as Sums<R::Number, D>>::write(sources, taps, target, width * self.pixel, stores),
+                1 => <R as Sums<R::Number, D>>::write(sources, taps, target, width * self.pixel, rows, stores),
                 2 if self.pixel == 1 && !gaps => {
-                    <R as Sums<R::Number, D>>::write_phases::<2>(sources, taps, bounds, target, width)
+                    <R as Sums<R::Number, D>>::write_phases::<2>(sources, taps, bounds, target, width, rows)
                 }
                 3 if self.pixel == 1 && !gaps => {
-                    <R as Sums<R::Number, D>>::write_phases::<3>(sources, taps, bounds, target, width)
+                    <R as Sums<R::Number, D>>::write_phases::<3>(sources, taps, bounds, target, width, rows)
                 }
                 4 if self.pixel == 1 && !gaps => {
-                    <R as Sums<R::Number, D>>::write_phases::<4>(sources, taps, bounds, target, width)
+                    <R as Sums<R::Number, D>>::write_phases::<4>(sources, taps, bounds, target, width, rows)
                 }
-                _ => self.write_apart::<D, R>(terms, target, spare),
+                _ => {
+                    for row in 0..rows.count as isize {
+                        let target = target.wrapping_byte_offset(row * rows.target);
+                        self.write_apart::<D, R>(terms, row * rows.source, target, spare);
+                    }
+                }
             }
         }
     }
 
-    /// Any number of phases: pixels one by one, or single elements by way of spare memory.
+    /// Any number of phases, from rows so many bytes on: pixels one by one, or single elements by way
+    /// of spare memory.
     #[inline(always)]
-    unsafe fn write_apart<D, R>(&self, terms: &Terms<R::Number>, target: *mut D, spare: *mut R::Number)
+    unsafe fn write_apart<D, R>(&self, terms: &Terms<R::Number>, moved: isize, target: *mut D, spare: *mut R::Number)
     where
         D: Element<Compute = R::Number>,
         R: Sums<<R as Register>::Number, D> + Sums<<R as Register>::Number, <R as Register>::Number>,
@@ -248,183 +281,25 @@ impl Strip {
             let count = (self.columns.len() - phase).div_ceil(self.phases);
             // SAFETY: the promise of `write`.
             unsafe {
+                let moved = terms.sources[start..end].iter().map(|source| source.wrapping_byte_offset(moved));
+                let sources: SmallVec<[*const R::Number; 32]> = moved.collect();
                 if self.pixel == 1 {
-                    let sources = &terms.sources[start..end];
-                    <R as Sums<R::Number, R::Number>>::write(sources, taps, spare, count, Stores::Cached);
+                    let stores = Stores::Cached;
+                    <R as Sums<R::Number, R::Number>>::write(&sources, taps, spare, count, Rows::ONE, stores);
                     for q in 0..count {
                         let value = D::from_compute(spare.add(q).read());
                         target.add(q * self.phases + phase).write_unaligned(value);
                     }
                 } else {
-                    let mut sources: SmallVec<[*const R::Number; 32]> =
-                        SmallVec::from_slice(&terms.sources[start..end]);
-                    for q in 0..count {
-                        let place = target.add((q * self.phases + phase) * self.pixel);
-                        <R as Sums<R::Number, D>>::write(&sources, taps, place, self.pixel, Stores::Cached);
-                        sources.iter_mut().for_each(|source| *source = source.wrapping_add(self.pixel));
-                    }
+                    // Pixels are rows of their own, each a period after the last.
+                    let width = (self.pixel * size_of::<R::Number>()) as isize;
+                    let step = (self.phases * self.pixel * size_of::<D>()) as isize;
+                    let rows = Rows { count, source: width, target: step };
+                    let first = target.add(phase * self.pixel);
+                    <R as Sums<R::Number, D>>::write(&sources, taps, first, self.pixel, rows, Stores::Cached);
                 }
             }
             start = end;
-        }
-    }
-}
-
-/// For the kernel's gradient: outputs as factors.
-impl Strip {
-    /// The most products that one row adds to a place of a register of so many lanes.
-    pub fn most_products(&self, lanes: usize) -> usize {
-        (self.columns.len().div_ceil(self.phases) * self.pixel).div_ceil(lanes)
-    }
-
-    /// Splits a row of outputs into its phases, one after the other, as `add_products` reads them.
-    ///
-    /// # Safety
-    /// The register's level was detected, the strip's columns are readable, `target` holds `output_length`.
-    #[inline(always)]
-    pub unsafe fn split_outputs<S, R>(&self, source: *const S, target: *mut R::Number)
-    where
-        S: Element<Compute = R::Number>,
-        R: Sums<S, <R as Register>::Number> + Sums<<R as Register>::Number, <R as Register>::Number>,
-    {
-        let (width, pixel) = (self.columns.len(), self.pixel);
-        let one = [R::Number::from_f64(1.0)];
-        // SAFETY: the caller's promise; phase starts and counts follow from the width.
-        unsafe {
-            if self.phases == 1 {
-                return <R as Sums<S, R::Number>>::write(&[source], &one, target, width * pixel, Stores::Cached);
-            }
-            let mut from_registers = 0;
-            if pixel == 1 {
-                from_registers = match self.phases {
-                    2 => self.split_output_registers::<S, R, 2>(source, target),
-                    3 => self.split_output_registers::<S, R, 3>(source, target),
-                    4 => self.split_output_registers::<S, R, 4>(source, target),
-                    _ => 0,
-                };
-            }
-            let mut start = 0;
-            for phase in 0..self.phases {
-                let count = (width - phase).div_ceil(self.phases);
-                for q in from_registers..count {
-                    let (from, to) = (source.add((q * self.phases + phase) * pixel), target.add((start + q) * pixel));
-                    if pixel == 1 {
-                        to.write(from.read_unaligned().to_compute());
-                    } else {
-                        <R as Sums<S, R::Number>>::write(&[from], &one, to, pixel, Stores::Cached);
-                    }
-                }
-                start += count;
-            }
-        }
-    }
-
-    /// Splits as many whole registers as there are; returns how many columns of each phase that was.
-    #[inline(always)]
-    unsafe fn split_output_registers<S, R, const P: usize>(&self, source: *const S, target: *mut R::Number) -> usize
-    where
-        S: Element<Compute = R::Number>,
-        R: Access<S> + Access<<R as Register>::Number>,
-    {
-        let width = self.columns.len();
-        let mut q = 0;
-        // SAFETY: the promise of `split_outputs`; every phase has at least `width / P` columns.
-        unsafe {
-            while (q + R::LANES) * P <= width {
-                let mut mixed = [<R as Access<S>>::load(source.add(q * P)); P];
-                for (p, register) in mixed.iter_mut().enumerate().skip(1) {
-                    *register = <R as Access<S>>::load(source.add(q * P + p * R::LANES));
-                }
-                let (split, mut start) = (R::deinterleave::<P>(mixed), 0);
-                for (p, register) in split.into_iter().enumerate() {
-                    <R as Access<<R as Register>::Number>>::store(register, target.add(start + q));
-                    start += (width - p).div_ceil(P);
-                }
-                q += R::LANES;
-            }
-        }
-        q
-    }
-
-    /// Adds the products of split outputs with prepared rows to the places of their taps: a row's along
-    /// x stand from its own place on, `PLACES` numbers each.
-    ///
-    /// # Safety
-    /// The register's level was detected, all rows are as this strip makes them, the places hold all
-    /// taps along x.
-    #[inline(always)]
-    pub unsafe fn add_products<R, const PLACES: usize>(
-        &self,
-        outputs: *const R::Number,
-        rows: &[(*const R::Number, *mut R::Number)],
-    ) where
-        R: Access<<R as Register>::Number>,
-    {
-        let (mut start, mut first) = (0, 0);
-        let mut factors: SmallVec<[(*const R::Number, *mut R::Number); 64]> = SmallVec::new();
-        for (phase, &end) in self.bounds.iter().enumerate() {
-            let count = (self.columns.len() - phase).div_ceil(self.phases) * self.pixel;
-            factors.clear();
-            for &(row, places) in rows {
-                for term in first..end {
-                    factors.push((row.wrapping_add(self.offsets[term]), places.wrapping_add(self.taps[term] * PLACES)));
-                }
-            }
-            // SAFETY: the caller's promise.
-            unsafe {
-                let outputs = outputs.add(start);
-                let (eights, rest) = factors.as_chunks::<8>();
-                for factors in eights {
-                    multiply::<R, 8>(outputs, factors, count);
-                }
-                let (fours, rest) = rest.as_chunks::<4>();
-                for factors in fours {
-                    multiply::<R, 4>(outputs, factors, count);
-                }
-                for factor in rest.as_chunks::<1>().0 {
-                    multiply::<R, 1>(outputs, factor, count);
-                }
-            }
-            start += count;
-            first = end;
-        }
-    }
-}
-
-/// Adds the products of `count` outputs with each row to that row's register of sums.
-///
-/// # Safety
-/// As [`Strip::add_products`].
-#[inline(always)]
-unsafe fn multiply<R, const N: usize>(
-    outputs: *const R::Number,
-    factors: &[(*const R::Number, *mut R::Number); N],
-    count: usize,
-) where
-    R: Access<<R as Register>::Number>,
-{
-    // SAFETY: the caller's promise; a last part of a register is read as such.
-    unsafe {
-        let mut sums = [R::load(factors[0].1); N];
-        for (sum, factor) in sums.iter_mut().zip(factors).skip(1) {
-            *sum = R::load(factor.1);
-        }
-        let mut q = 0;
-        while q + R::LANES <= count {
-            let output = R::load(outputs.add(q));
-            for (sum, factor) in sums.iter_mut().zip(factors) {
-                *sum = R::load(factor.0.add(q)).multiply_add(output, *sum);
-            }
-            q += R::LANES;
-        }
-        if q < count {
-            let output = R::load_part(outputs.add(q), count - q);
-            for (sum, factor) in sums.iter_mut().zip(factors) {
-                *sum = R::load_part(factor.0.add(q), count - q).multiply_add(output, *sum);
-            }
-        }
-        for (sum, factor) in sums.into_iter().zip(factors) {
-            sum.store(factor.1);
         }
     }
 }
