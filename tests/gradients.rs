@@ -196,7 +196,9 @@ fn check(case: &Case, order: usize, strided: bool) {
         let gradient = found.next().unwrap();
         let count = values[input].len();
         let gradient = gradient.map_or(vec![0.0; count], |gradient| gradient.value().to_f64_vec().unwrap());
-        for element in 0..count {
+        // Every element at first order; at higher ones, which run the operator often, about eight of each input.
+        let stride = if order == 1 { 1 } else { count.div_ceil(8) };
+        for element in (0..count).step_by(stride) {
             let kept = values[input][element];
             let mut at = |value: f64| {
                 values[input][element] = value;
