@@ -13,7 +13,8 @@ every_sample = pytest.mark.parametrize("sample", SAMPLES, ids=names)
 
 
 def test_every_registered_operator_has_samples():
-    assert {sample.operator for sample in SAMPLES} == set(firelu.operators())
+    built_in = {name for name in firelu.operators() if not name.startswith(("Test", "Doc"))}
+    assert {sample.operator for sample in SAMPLES} == built_in
 
 
 @every_sample
