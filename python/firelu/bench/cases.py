@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from .. import functional, kernels
-from . import peers
+from . import peers, torch_cases
 from .measure import Case
 
 Array = np.ndarray[Any, Any]
@@ -180,4 +180,4 @@ def all_cases() -> dict[str, Build]:
         _filter("down 2 channels_last", large, 3.2, down=2, channels_last=True),
     ):
         cases |= dict(group)
-    return cases
+    return cases | dict(torch_cases.cases())

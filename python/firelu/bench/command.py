@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from .. import functional, kernels
-from . import report
+from . import report, torch_cases
 from .cases import all_cases
 from .measure import Timing, measure, once
 
@@ -59,7 +59,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         case = build(not (options.quick or options.no_peers))
         timings.append(measure(case, rounds))
         print(report.row(timings[-1]), flush=True)
-    overheads = small_calls()
+    overheads = small_calls() | torch_cases.small_calls()
     for name, seconds in overheads.items():
         print(f"{name:<40} {seconds * 1e6:.2f} microseconds")
     if options.json:

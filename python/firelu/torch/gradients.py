@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from .. import _firelu
+from ..errors import NoGradientError
 
 if TYPE_CHECKING:
     from .bridge import Bridged
@@ -112,7 +113,10 @@ class Recipe:
 def recipe(request: Request) -> Recipe:
     """Work out what is read by the derivative, for any choice of output gradients."""
     choices = product(*([False, True] if wanted else [False] for wanted in request.outputs))
-    plans = [_plan(request, choice) for choice in choices if any(choice)]
+    try:
+        plans = [_plan(request, choice) for choice in choices if any(choice)]
+    except NoGradientError:
+        plans = []  # Raised again when somebody asks for the derivative.
     values = {name for plan in plans for name in plan.values}
     shapes = {name for plan in plans for name in plan.shapes} - values
 
