@@ -215,7 +215,14 @@ def architectures(assembler: Path) -> list[str]:
 def assemble(assembler: Path, architecture: str, module: Path) -> str:
     """Assemble one module; return a complaint or the empty string."""
     with tempfile.TemporaryDirectory() as directory:
-        command = [assembler, "--verbose", f"--gpu-name={architecture}", "--output-file", f"{directory}/a.cubin", module]
+        command = [
+            assembler,
+            "--verbose",
+            f"--gpu-name={architecture}",
+            "--output-file",
+            f"{directory}/a.cubin",
+            module,
+        ]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
     label = f"{assembler.name} {architecture} {module.name}"
     if done.returncode != 0:

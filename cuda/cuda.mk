@@ -11,3 +11,7 @@ ptx: ptx-toolchain ## Compile cuda/*.cu to the PTX that ships
 
 ptx-check: ## Check the shipped PTX against its sources; with the toolchain also rebuild and assemble it
 	$(PTX_PYTHON) cuda/build.py check
+
+.PHONY: bench-cuda
+bench-cuda: $(VENV)/.installed emulator ## Count what the CUDA kernels do, on the emulated driver
+	FIRELU_EMULATOR_REPORT=none $(BIN)/python cuda/bench.py

@@ -184,8 +184,10 @@ struct UpFirDn2dParameters {
     u32 height_magic;
     i32 aligned_output;     // 1: every run of a thread's outputs can be stored as one vector
     i32 channels_fastest;   // strided: the order in which threads walk the output
+    i32 planes_per_block;   // tiled
+    i32 reserved;
 };
-static_assert(sizeof(UpFirDn2dParameters) == 224, "mirrored by the host");
+static_assert(sizeof(UpFirDn2dParameters) == 232, "mirrored by the host");
 
 // Kernel gradient: partials[tap, block] in float64, taps in the order in which they meet the samples.
 struct KernelGradientParameters {

@@ -43,6 +43,7 @@ from .autograd import (
     register_gradient,
     register_operator,
 )
+from .cuda import cuda_selftest, devices
 from .errors import (
     ArgumentError,
     DeviceError,
@@ -87,6 +88,7 @@ __all__ = [
     "create_operator",
     "cuda_selftest",
     "cuda_status",
+    "devices",
     "downsample2d",
     "empty_cache",
     "filter2d",

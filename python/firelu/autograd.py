@@ -219,9 +219,20 @@ def register_operator(
     Tensor([9.])
     """
     pairs = [(str(first), str(second)) for first, second in inplace]
-    names = (list(inputs), list(outputs))
-    flags = (list(optional), list(shape_only), variadic, pairs)
-    _firelu.register_operator(name, kernel, *names, dict(args or {}), doc, *flags, infer, gradient)
+    _firelu.register_operator(
+        name,
+        kernel,
+        list(inputs),
+        list(outputs),
+        dict(args or {}),
+        doc,
+        list(optional),
+        list(shape_only),
+        variadic,
+        pairs,
+        infer,
+        gradient,
+    )
 
 
 def register_gradient(name: str, maker: GradientMaker | None) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ._firelu import BoundOperator, Tensor, run_operator
+from ._firelu import BoundOperator
 from .errors import ArgumentError, ShapeError
 
 _LEAKY_RELU = BoundOperator("LeakyRelu").run
@@ -161,9 +161,20 @@ def _arguments(up: Any, down: Any, pad: Any, flip_kernel: bool, gain: float) -> 
 
 def _square(kernel: Any) -> Any:
     """Make a 1-D kernel the outer product with itself; leave a 2-D one alone."""
+    if isinstance(kernel, Tensor):
+        return _outer_square(kernel) if kernel.ndim == 1 else kernel
     if not hasattr(kernel, "ndim"):
         kernel = kernel if hasattr(kernel, "shape") else np.asarray(kernel)
     return np.multiply.outer(kernel, kernel) if len(kernel.shape) == 1 else kernel
+
+
+def _outer_square(taps: Tensor) -> Tensor:
+    """Give the outer product of a tensor with itself, by operators that have a gradient."""
+    like = _lend_shape("UpFirDn2d", "kernel", taps.shape * 2, "float32")
+    rows = run_operator("BroadcastLike", taps, like, axes=[1])
+    columns = run_operator("BroadcastLike", taps, like, axes=[0])
+    product: Tensor = rows * columns
+    return product
 
 
 def _lend_shape(operator: str, name: str, shape: Sequence[int], dtype: Any) -> np.ndarray[Any, Any]:

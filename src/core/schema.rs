@@ -294,6 +294,7 @@ impl OpSchema {
     pub fn infer(&self, inputs: &[Option<&TensorType>], args: &Args) -> Result<OutputTypes> {
         self.check_arity(inputs.len(), |index| inputs[index].is_some())?;
         self.check_dtypes(inputs)?;
+        self.check_sizes(inputs)?;
         let signature = Signature { operator: &self.name, inputs, args };
         let outputs = match &self.infer {
             Some(infer) => infer(&signature)?,
@@ -330,8 +331,8 @@ impl OpSchema {
         let read = inputs.iter().enumerate().filter(|(index, _)| !self.input_spec(*index).shape_only);
         OpCost {
             flops: 0,
-            bytes_read: read.filter_map(|(_, input)| input.map(|input| input.bytes() as u64)).sum(),
-            bytes_written: outputs.iter().map(|output| output.bytes() as u64).sum(),
+            bytes_read: read.flat_map(|(_, input)| input).fold(0, |sum, input| sum.saturating_add(input.bytes() as u64)),
+            bytes_written: outputs.iter().fold(0, |sum, output| sum.saturating_add(output.bytes() as u64)),
         }
     }
 
@@ -408,6 +409,17 @@ impl OpSchema {
                     }
                     _ => format!("{dtype}, the type of {of}"),
                 });
+            }
+        }
+        Ok(())
+    }
+
+    /// Refuses shapes that no memory holds: inference is also asked about shapes without a tensor.
+    fn check_sizes(&self, inputs: &[Option<&TensorType>]) -> Result<()> {
+        for (index, input) in inputs.iter().enumerate() {
+            if let Some(input) = input.filter(|input| input.shape.checked_elements(input.dtype).is_none()) {
+                let name = &self.input_spec(index).name;
+                return Err(Error::shape(&self.name, name, &input.shape, "a size below 2^63 bytes"));
             }
         }
         Ok(())

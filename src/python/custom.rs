@@ -76,10 +76,10 @@ fn register_operator(
     schema = match infer {
         None => schema.identical_type_and_shape(),
         Some(infer) => {
-            let (infer, specs) = (infer.unbind(), schema.args.clone());
+            let (infer, count, specs) = (infer.unbind(), inputs.len(), schema.args.clone());
             schema.tensor_inference_function(move |signature| {
                 Python::attach(|py| {
-                    infer_types(infer.bind(py), &specs, signature).map_err(|e| custom(py, signature.operator, e))
+                    infer_types(infer.bind(py), count, &specs, signature).map_err(|e| custom(py, signature.operator, e))
                 })
             })
         }
@@ -142,11 +142,17 @@ fn keywords<'py>(py: Python<'py>, specs: &[ArgSpec], args: &Args) -> PyResult<Bo
 }
 
 /// Asks the user's function for the output types.
-fn infer_types(infer: &Bound<'_, PyAny>, specs: &[ArgSpec], signature: &Signature<'_>) -> PyResult<OutputTypes> {
+fn infer_types(
+    infer: &Bound<'_, PyAny>,
+    inputs: usize,
+    specs: &[ArgSpec],
+    signature: &Signature<'_>,
+) -> PyResult<OutputTypes> {
     let py = infer.py();
-    let types = signature.inputs.iter().map(|kind| match kind {
-        None => Ok(py.None().into_bound(py)),
-        Some(kind) => {
+    // Inputs left out at the end are omitted ones like any other.
+    let types = (0..signature.inputs.len().max(inputs)).map(|index| match signature.inputs.get(index) {
+        None | Some(None) => Ok(py.None().into_bound(py)),
+        Some(Some(kind)) => {
             let shape = PyTuple::new(py, kind.shape.iter())?;
             (shape, kind.dtype.name()).into_bound_py_any(py)
         }
@@ -168,9 +174,10 @@ fn infer_types(infer: &Bound<'_, PyAny>, specs: &[ArgSpec], signature: &Signatur
 /// Calls the user's kernel on copies, which it may keep, and copies its results into the outputs.
 fn run_kernel(kernel: &Bound<'_, PyAny>, schema: &OpSchema, call: &Call<'_>) -> PyResult<()> {
     let py = kernel.py();
-    let inputs = call.inputs.iter().map(|input| match input {
-        None => Ok(py.None().into_bound(py)),
-        Some(view) => array_copy(py, view).map(Bound::into_any),
+    let count = call.inputs.len().max(schema.inputs.len());
+    let inputs = (0..count).map(|index| match call.inputs.get(index) {
+        None | Some(None) => Ok(py.None().into_bound(py)),
+        Some(Some(view)) => array_copy(py, view).map(Bound::into_any),
     });
     let inputs = PyTuple::new(py, inputs.collect::<PyResult<Vec<_>>>()?)?;
     let answer = kernel.call(inputs, Some(&keywords(py, &schema.args, call.args)?))?;

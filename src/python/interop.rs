@@ -8,9 +8,10 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyDict};
 
+use super::device;
 use super::errors::{self, raise};
 use super::tensor::PyTensor;
-use crate::core::device::Device;
+use crate::core::device::{Device, Stream};
 use crate::core::dtype::DType;
 use crate::core::error::Error;
 use crate::core::shape::{Shape, Strides, extent};
@@ -18,6 +19,8 @@ use crate::core::tensor::{Storage, Tensor, TensorType};
 use crate::devices;
 use crate::graph::tape::Variable;
 
+/// How the protocol writes a device's default stream, which firelu uses.
+const LEGACY_STREAM: i64 = 1;
 const CPU: i32 = 1;
 const CUDA: i32 = 2;
 const FLOAT: u8 = 2;
@@ -81,6 +84,24 @@ struct Export {
     strides: Vec<i64>,
 }
 
+/// Makes a consumer's stream wait for what was put on the tensor's stream so far, as the protocol asks a producer to.
+fn order_for_consumer(tensor: &Tensor, stream: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
+    let Device::Cuda(ordinal) = tensor.device() else { return Ok(()) };
+    let number = match stream.filter(|stream| !stream.is_none()) {
+        Some(stream) => stream.extract::<i64>()?,
+        None => LEGACY_STREAM,
+    };
+    match number {
+        // The consumer uses the default stream itself, or orders the streams in its own way.
+        LEGACY_STREAM | -1 => Ok(()),
+        0 | ..-1 => {
+            let message = format!("Tensor.__dlpack__: stream: got {number}, takes -1, 1, 2 or a stream's handle");
+            Err(PyBufferError::new_err(message))
+        }
+        handle => device::order(ordinal, Stream::default(), Stream(handle as usize)).map_err(raise),
+    }
+}
+
 /// A capsule over a variable's memory, or over a copy where the tape holds it or one is asked for.
 pub fn export<'py>(
     py: Python<'py>,
@@ -100,6 +121,7 @@ pub fn export<'py>(
             format!("Tensor.__dlpack__: dl_device: got {dl_device:?}, takes that of {device}: use .to() first");
         return Err(PyBufferError::new_err(message));
     }
+    order_for_consumer(&tensor, stream)?;
     let mut flags = 0;
     if copy == Some(true) || variable.is_saved() {
         if copy == Some(false) {
@@ -257,10 +279,18 @@ fn from_dlpack(py: Python<'_>, object: &Bound<'_, PyAny>) -> PyResult<PyTensor> 
         return Err(errors::new(py, "ArgumentError", message));
     }
     let keywords = PyDict::new(py);
+    let (kind, _): (i32, i32) = object.call_method0("__dlpack_device__")?.extract()?;
+    if kind == CUDA {
+        // The producer makes the memory safe to use on the stream that firelu uses.
+        keywords.set_item("stream", LEGACY_STREAM)?;
+    }
+    let older = keywords.copy()?;
     keywords.set_item("max_version", VERSION)?;
     let capsule = match object.call_method("__dlpack__", (), Some(&keywords)) {
         // Producers from before versions take no such argument.
-        Err(failure) if failure.is_instance_of::<PyTypeError>(py) => object.call_method0("__dlpack__")?,
+        Err(failure) if failure.is_instance_of::<PyTypeError>(py) => {
+            object.call_method("__dlpack__", (), Some(&older))?
+        }
         other => other?,
     };
     let (owner, read_only) = take(&capsule.cast_into::<PyCapsule>()?)?;
@@ -320,12 +350,13 @@ fn read(described: &DLTensor) -> Result<(TensorType, Strides, *mut u8, Device), 
     };
     let device = match (described.device_type, u32::try_from(described.device_id)) {
         (CPU, _) => Device::Cpu,
-        (kind, id) => {
-            let device = match (kind, id) {
-                (CUDA, Ok(ordinal)) => Device::Cuda(ordinal).to_string(),
-                _ => format!("DLPack device ({kind}, {})", described.device_id),
-            };
-            return Err(Error::Device { device, reason: "from_dlpack takes memory of the cpu".into() });
+        (CUDA, Ok(ordinal)) => device::require(ordinal)?,
+        (kind, _) => {
+            let device = format!("DLPack device ({kind}, {})", described.device_id);
+            return Err(Error::Device {
+                device,
+                reason: "from_dlpack takes memory of the cpu or a CUDA device".into(),
+            });
         }
     };
     let rank = usize::try_from(described.ndim).unwrap_or(0);
@@ -348,6 +379,7 @@ fn read(described: &DLTensor) -> Result<(TensorType, Strides, *mut u8, Device), 
         }
     };
     let pointer = described.data.cast::<u8>().wrapping_add(described.byte_offset as usize);
+    device::check_alignment(device, pointer, &shape, dtype)?;
     Ok((TensorType { shape, dtype }, strides, pointer, device))
 }
 

@@ -5,6 +5,7 @@ mod autograd;
 mod cuda;
 mod custom;
 mod definitions;
+mod device;
 mod errors;
 mod foreign;
 mod interop;

@@ -9,7 +9,7 @@ use smallvec::SmallVec;
 use super::errors::{self, raise};
 use super::foreign::{self, Setting};
 use super::tensor::PyTensor;
-use super::{arrays, autograd, settings};
+use super::{arrays, autograd, device, settings};
 use crate::core::args::{ArgKind, ArgSpec, ArgValue, Args};
 use crate::core::device::Device;
 use crate::core::operator::Operator;
@@ -138,10 +138,23 @@ fn hold<'py>(operator: &Operator, index: usize, object: Bound<'py, PyAny>) -> Py
         let parts = tensor.get().parts();
         return Ok(Some(Held { parts, owner: object, is_tensor: true }));
     }
+    if let Some(foreign) = hold_foreign(&object)? {
+        return Ok(Some(foreign));
+    }
     let schema = &operator.schema;
     let argument = if schema.inputs.is_empty() { "inputs" } else { &schema.input_spec(index).name };
     let (array, dtype) = arrays::as_float_array(&schema.name, argument, &object)?;
     Ok(Some(Held { parts: arrays::parts_of(&array, dtype), owner: array.into_any(), is_tensor: false }))
+}
+
+/// Device memory of another library, used where it is; arrays of numpy are not asked.
+fn hold_foreign<'py>(object: &Bound<'py, PyAny>) -> PyResult<Option<Held<'py>>> {
+    if object.is_instance_of::<numpy::PyUntypedArray>() {
+        return Ok(None);
+    }
+    let Some(tensor) = device::import(object)? else { return Ok(None) };
+    let owner = Bound::new(object.py(), PyTensor::from(tensor))?;
+    Ok(Some(Held { parts: owner.get().parts(), owner: owner.into_any(), is_tensor: true }))
 }
 
 /// The caller's outputs: nothing, one, or a tuple with `None` where a new one is wanted.
@@ -175,6 +188,9 @@ fn hold_output<'py>(operator: &Operator, object: Bound<'py, PyAny>) -> PyResult<
         autograd::check_writable(&operator.schema.name, tensor.get(), py)?;
         let parts = tensor.get().parts();
         return Ok(Some(Held { parts, owner: object, is_tensor: true }));
+    }
+    if let Some(foreign) = hold_foreign(&object)? {
+        return Ok(Some(Held { owner: object, ..foreign }));
     }
     let Ok(array) = object.cast::<numpy::PyUntypedArray>().cloned() else {
         let got = object.get_type().name()?.to_string();

@@ -6,10 +6,10 @@ use numpy::PyUntypedArray;
 use pyo3::IntoPyObjectExt;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
-use pyo3::types::{PyList, PyTuple};
+use pyo3::types::{PyDict, PyList, PyTuple};
 
 use super::errors::{self, raise};
-use super::{arrays, autograd, interop};
+use super::{arrays, autograd, device, interop};
 use crate::core::args::ArgValue;
 use crate::core::device::Device;
 use crate::core::dtype::DType;
@@ -307,6 +307,12 @@ impl PyTensor {
         interop::dlpack_device(self.tensor().device())
     }
 
+    /// The description of device memory that CuPy, Numba and PyTorch read; absent on the cpu.
+    #[getter]
+    fn __cuda_array_interface__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        device::describe(py, &self.variable())
+    }
+
     fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
         let variable = self.variable();
         let tensor = variable.value();
@@ -316,7 +322,12 @@ impl PyTensor {
                 let arguments = (values, py.None(), py.None(), py.None(), ", ");
                 py.import("numpy")?.call_method1("array2string", arguments)?.to_string()
             }
-            device => format!("shape={}, device={device}", tensor.shape()),
+            device => {
+                let values = array_of(py, devices::copy(tensor, Device::Cpu).map_err(raise)?, false)?;
+                let arguments = (values, py.None(), py.None(), py.None(), ", ");
+                let text = py.import("numpy")?.call_method1("array2string", arguments)?;
+                format!("{text}, device={device}")
+            }
         }];
         if tensor.dtype() != DType::Float32 {
             parts.push(format!("dtype={}", tensor.dtype()));
@@ -372,6 +383,12 @@ pub fn tensor_from(operator: &str, argument: &str, data: &Bound<'_, PyAny>, dtyp
     {
         let tensor = tensor.get().tensor();
         return devices::copy(&tensor, tensor.device()).map_err(raise);
+    }
+    if !data.is_instance_of::<PyUntypedArray>()
+        && let Some(foreign) = device::import(data)?
+        && dtype.is_none_or(|dtype| dtype == foreign.dtype())
+    {
+        return devices::copy(&foreign, foreign.device()).map_err(raise);
     }
     // A list has no element type of its own.
     let plain = data.is_instance_of::<PyList>() || data.is_instance_of::<PyTuple>() || autograd::is_number(data);

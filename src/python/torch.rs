@@ -30,7 +30,7 @@ use crate::registry;
 struct Torch {
     tensor: Py<PyType>,
     dtypes: [(DType, Py<PyAny>); 4],
-    cpu: Py<PyAny>,
+    empty_like: Py<PyAny>,
     empty_strided: Py<PyAny>,
     from_dlpack: Py<PyAny>,
     get_num_threads: Py<PyAny>,
@@ -49,7 +49,7 @@ impl Torch {
             Ok(Torch {
                 tensor: torch.getattr("Tensor")?.cast_into::<PyType>()?.unbind(),
                 dtypes: [dtype(a)?, dtype(b)?, dtype(c)?, dtype(d)?],
-                cpu: torch.call_method1("device", ("cpu",))?.unbind(),
+                empty_like: get("empty_like")?,
                 empty_strided: get("empty_strided")?,
                 from_dlpack: py.import("torch.utils.dlpack")?.getattr("from_dlpack")?.unbind(),
                 get_num_threads: get("get_num_threads")?,
@@ -74,15 +74,15 @@ impl Torch {
 pub struct TorchOperator(Arc<Operator>);
 
 /// A call as the schema sees it.
-struct Bindings {
+struct Bindings<'py> {
     inputs: SmallVec<[Option<Parts>; 4]>,
     args: Args,
     wanted: SmallVec<[bool; 2]>,
-    /// The first tensor's device as torch has it.
-    torch_device: Option<Py<PyAny>>,
+    /// The first tensor and its place among the inputs.
+    first: Option<(usize, Bound<'py, PyAny>)>,
 }
 
-impl Bindings {
+impl<'py> Bindings<'py> {
     fn parts(&self) -> SmallVec<[Option<&Parts>; 4]> {
         self.inputs.iter().map(Option::as_ref).collect()
     }
@@ -90,6 +90,21 @@ impl Bindings {
     /// The dtype that outputs without a type of their own get.
     fn dtype(&self) -> DType {
         self.inputs.iter().flatten().next().map_or(DType::Float32, Parts::dtype)
+    }
+
+    /// The device as torch names it.
+    fn torch_device(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        match &self.first {
+            Some((_, tensor)) => tensor.getattr(intern!(py, "device")),
+            None => "cpu".into_bound_py_any(py),
+        }
+    }
+
+    /// The first tensor, if a new one like it is what is planned.
+    fn model(&self, kind: &TensorType, strides: &Strides) -> Option<&Bound<'py, PyAny>> {
+        let (place, tensor) = self.first.as_ref()?;
+        let parts = self.inputs[*place].as_ref()?;
+        (parts.kind == *kind && parts.strides == *strides).then_some(tensor)
     }
 }
 
@@ -158,11 +173,10 @@ impl TorchOperator {
     }
 
     /// Reads a positional call; `memory` tells whether addresses are asked for.
-    fn bind(&self, torch: &Torch, arguments: &Bound<'_, PyTuple>, memory: bool) -> PyResult<Bindings> {
-        let py = arguments.py();
+    fn bind<'py>(&self, torch: &Torch, arguments: &Bound<'py, PyTuple>, memory: bool) -> PyResult<Bindings<'py>> {
         let schema = &self.0.schema;
         let mut items = arguments.iter();
-        let mut torch_device = None;
+        let mut first = None;
         let mut inputs: SmallVec<[Option<Parts>; 4]> = SmallVec::new();
         for (index, spec) in schema.inputs.iter().enumerate() {
             let item = items.next().filter(|item| !item.is_none());
@@ -181,20 +195,15 @@ impl TorchOperator {
                 item => std::iter::once(item).collect(),
             };
             for tensor in tensors {
-                let parts = tensor.as_ref().map(|tensor| self.tensor(torch, &spec.name, tensor, memory));
-                if torch_device.is_none()
-                    && memory
-                    && let Some(tensor) = &tensor
-                {
-                    torch_device = Some(tensor.getattr(intern!(py, "device"))?.unbind());
-                }
-                inputs.push(parts.transpose()?);
+                let Some(tensor) = tensor else {
+                    inputs.push(None);
+                    continue;
+                };
+                inputs.push(Some(self.tensor(torch, &spec.name, &tensor, memory)?));
+                first.get_or_insert((inputs.len() - 1, tensor));
             }
         }
-        let device = inputs.iter().zip(&schema.inputs).find_map(|(parts, spec)| match parts {
-            Some(parts) if !spec.shape_only => Some(parts.device),
-            _ => None,
-        });
+        let device = first.as_ref().and_then(|(place, _)| inputs[*place].as_ref()).map(|parts| parts.device);
         for (parts, spec) in inputs.iter_mut().zip(&schema.inputs) {
             if let (Some(parts), true) = (parts, spec.shape_only) {
                 parts.device = device.unwrap_or_default();
@@ -212,7 +221,7 @@ impl TorchOperator {
                 *place = item?.is_truthy()?;
             }
         }
-        Ok(Bindings { inputs, args, wanted, torch_device })
+        Ok(Bindings { inputs, args, wanted, first })
     }
 
     /// An input that lends its shape and dtype: it has no memory, and no kernel looks for it.
@@ -284,7 +293,7 @@ impl TorchOperator {
     }
 
     /// One entry for each declared output.
-    fn plan(&self, bound: &Bindings, kinds: &OutputTypes) -> SmallVec<[Planned; 2]> {
+    fn plan(&self, bound: &Bindings<'_>, kinds: &OutputTypes) -> SmallVec<[Planned; 2]> {
         let parts = bound.parts();
         let schema = &self.0.schema;
         let planned = |place: usize| {
@@ -300,14 +309,14 @@ fn nothing(dtype: DType) -> (TensorType, Strides) {
     (TensorType::new([0], dtype), SmallVec::from_slice(&[dtype.size() as isize]))
 }
 
-fn setting(py: Python<'_>, torch: &Torch, device: Device, bound: &Bindings) -> PyResult<Setting> {
+fn setting<'py>(py: Python<'py>, torch: &Torch, device: Device, bound: &Bindings<'py>) -> PyResult<Setting> {
     Ok(match device {
         Device::Cpu => {
             let threads = torch.get_num_threads.bind(py).call0()?.extract()?;
             Setting { threads: Some(threads), ..Setting::default() }
         }
         Device::Cuda(_) => {
-            let stream = torch.current_stream.bind(py).call1((bound.torch_device.as_ref(),))?;
+            let stream = torch.current_stream.bind(py).call1((bound.torch_device(py)?,))?;
             let stream = stream.getattr(intern!(py, "cuda_stream"))?.extract()?;
             Setting { stream: Stream(stream), ..Setting::default() }
         }
@@ -319,7 +328,7 @@ fn allocate<'py>(
     py: Python<'py>,
     torch: &Torch,
     device: Device,
-    bound: &Bindings,
+    bound: &Bindings<'py>,
     planned: Planned,
 ) -> PyResult<(Bound<'py, PyAny>, Option<Parts>)> {
     let is_wanted = planned.is_some();
@@ -329,14 +338,18 @@ fn allocate<'py>(
         let parts = (*tensor.view()).clone();
         return Ok((torch.from_dlpack.bind(py).call1((interop::hand_over(py, tensor, 0, false)?,))?, Some(parts)));
     }
-    let size = kind.dtype.size() as isize;
-    let shape = PyTuple::new(py, kind.shape.iter())?;
-    let steps = PyTuple::new(py, strides.iter().map(|stride| stride / size))?;
-    let options = PyDict::new(py);
-    options.set_item(intern!(py, "dtype"), torch.dtype_object(py, kind.dtype))?;
-    let place = bound.torch_device.as_ref().unwrap_or(&torch.cpu);
-    options.set_item(intern!(py, "device"), place.into_bound_py_any(py)?)?;
-    let result = torch.empty_strided.bind(py).call((shape, steps), Some(&options))?;
+    let result = match bound.model(&kind, &strides) {
+        Some(tensor) => torch.empty_like.bind(py).call1((tensor,))?,
+        None => {
+            let size = kind.dtype.size() as isize;
+            let shape = PyTuple::new(py, kind.shape.iter())?;
+            let steps = PyTuple::new(py, strides.iter().map(|stride| stride / size))?;
+            let options = PyDict::new(py);
+            options.set_item(intern!(py, "dtype"), torch.dtype_object(py, kind.dtype))?;
+            options.set_item(intern!(py, "device"), bound.torch_device(py)?)?;
+            torch.empty_strided.bind(py).call((shape, steps), Some(&options))?
+        }
+    };
     if !is_wanted {
         return Ok((result, None));
     }

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use pyo3::prelude::*;
+use pyo3::types::PyString;
 
 use super::autograd::compute;
 use super::definitions::PyOperatorDef;
@@ -68,8 +69,9 @@ impl PyWorkspace {
     /// With `keep`, only the named ones of the blobs that the net writes stay; the others are let go
     /// after their last use.
     #[pyo3(signature = (net, keep=None))]
-    fn run(&self, py: Python<'_>, net: &Bound<'_, PyAny>, keep: Option<HashSet<String>>) -> PyResult<()> {
+    fn run(&self, py: Python<'_>, net: &Bound<'_, PyAny>, keep: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
         let net = definitions("Workspace.run", net)?;
+        let keep = keep.map(names).transpose()?;
         let snapshot = self.lock().clone();
         let written = compute(py, "Workspace.run", usize::MAX, || snapshot.compute(&net, keep.as_ref()))?;
         self.lock().commit(written);
@@ -110,6 +112,18 @@ fn definitions(function: &str, object: &Bound<'_, PyAny>) -> PyResult<Vec<Operat
         net.push(item?.cast::<PyOperatorDef>().map_err(|_| refuse())?.get().0.clone());
     }
     Ok(net)
+}
+
+/// Blob names from any iterable but a text.
+fn names(object: &Bound<'_, PyAny>) -> PyResult<HashSet<String>> {
+    let refuse = || {
+        let got = super::settings::short_repr(object);
+        errors::new(object.py(), "ArgumentError", format!("Workspace.run: keep: got {got}, takes a list of blob names"))
+    };
+    if object.is_instance_of::<PyString>() {
+        return Err(refuse());
+    }
+    object.try_iter().map_err(|_| refuse())?.map(|name| name?.extract().map_err(|_| refuse())).collect()
 }
 
 /// The backward definitions of a net, and the gradient's name of each blob that has one.

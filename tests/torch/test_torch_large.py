@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+import firelu.torch as ft
 import pytest
 import torch
-
-import firelu.torch as ft
 
 pytestmark = [pytest.mark.full, pytest.mark.timeout(1800)]
 ELEMENTS = 2**31 + 2**20

@@ -7,12 +7,11 @@ import io
 import pickle
 
 import firelu
+import firelu.torch as ft
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-
-import firelu.torch as ft
 
 
 def test_fused_leaky_relu_module():

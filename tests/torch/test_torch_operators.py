@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import firelu
+import firelu.torch
 import numpy as np
 import pytest
 import torch
 from torch_samples import SAMPLES, Sample, names
-
-import firelu.torch  # noqa: F401
 
 every_sample = pytest.mark.parametrize("sample", SAMPLES, ids=names)
 
@@ -63,8 +62,7 @@ def test_outputs_never_alias_inputs(sample: Sample):
 @every_sample
 def test_a_wrong_dtype_is_refused_by_name(sample: Sample):
     arguments = [
-        value.to(torch.int32) if isinstance(value, torch.Tensor) else value
-        for value in sample.arguments(torch.float32)
+        value.to(torch.int32) if isinstance(value, torch.Tensor) else value for value in sample.arguments(torch.float32)
     ]
     if isinstance(arguments[0], list):
         arguments[0] = [value.to(torch.int32) for value in arguments[0]]

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
+import firelu.torch as ft
 import pytest
 import torch
 import torch.distributed as dist
 from torch.utils.data import DataLoader, Dataset
-
-import firelu.torch as ft
 
 
 class Filtered(Dataset):

@@ -7,14 +7,13 @@ import io
 import pickle
 
 import firelu
+import firelu.torch as ft
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
-
-import firelu.torch as ft
 from firelu.torch.bridge import bridged
 from firelu.torch.fake import symbolic
+from hypothesis import given
+from hypothesis import strategies as st
 
 DTYPES = [torch.float16, torch.bfloat16, torch.float32, torch.float64]
 LARGE = (2, 64, 64, 64)  # 2 MiB in float32: from the pool
@@ -42,9 +41,7 @@ def test_any_strides_give_what_a_contiguous_copy_gives(x):
     plain = x.contiguous()
     assert torch.equal(ft.leaky_relu(x, 0.2), ft.leaky_relu(plain, 0.2))
     assert torch.equal(ft.fused_leaky_relu(x, bias), ft.fused_leaky_relu(plain, bias))
-    assert torch.equal(
-        ft.upfirdn2d(x, kernel, up=2, down=1, pad=1), ft.upfirdn2d(plain, kernel, up=2, down=1, pad=1)
-    )
+    assert torch.equal(ft.upfirdn2d(x, kernel, up=2, down=1, pad=1), ft.upfirdn2d(plain, kernel, up=2, down=1, pad=1))
     for gradient in bridged("FusedLeakyReluGradient").overload(x, x, bias):
         assert gradient.dtype == x.dtype
 
@@ -59,7 +56,10 @@ def test_formulas_for_symbols_agree_with_the_registry(x):
         ("FusedLeakyReluGradient", [x, x, None, list(bias.shape), bias.dtype]),
         ("FusedLeakyReluGradient", [x, x, bias, None, None, 0.2, 1.0, 7 if x.dim() == 2 else 1, [True, False]]),
         ("UpFirDn2d", [x, kernel, 2, 3, 1, 2, 2, 1, 1, 1]),
-        ("UpFirDn2dGradient", [ft.upfirdn2d(x, kernel, 2, 1, 2), kernel, list(x.shape), x.dtype, 2, 2, 1, 1, 2, 2, 2, 2]),
+        (
+            "UpFirDn2dGradient",
+            [ft.upfirdn2d(x, kernel, 2, 1, 2), kernel, list(x.shape), x.dtype, 2, 2, 1, 1, 2, 2, 2, 2],
+        ),
         ("Sum", [[x, x]]),
         ("Mul", [x, bias[:1]]),
         ("ReduceSum", [x, None, None, [0, -1], True]),

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
+import firelu.torch as ft
 import pytest
 import torch
 from torch import nn
 from torch.nn import functional
-
-import firelu.torch as ft
 
 TAPS = [1, 3, 3, 1]
 
@@ -53,7 +52,7 @@ class ModulatedConvolution(nn.Module):
         self.activation = activation(channels_out, plain)
 
     def forward(self, x, style):
-        batch, channels, height, width = x.shape
+        batch, _, height, width = x.shape
         scales = 1 + self.to_style(style)
         weight = self.weight[None] * scales[:, None, :, None, None]
         weight = weight * torch.rsqrt(weight.square().sum((2, 3, 4), keepdim=True) + 1e-8)

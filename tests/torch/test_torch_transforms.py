@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
+import firelu.torch as ft
 import pytest
 import torch
-from torch_samples import SAMPLES, Sample, names
-
-import firelu.torch as ft
 from firelu.torch.bridge import bridged
+from torch_samples import SAMPLES, Sample, names
 
 
 @pytest.mark.parametrize("sample", SAMPLES, ids=names)
@@ -22,10 +21,7 @@ def test_vmap_equals_a_loop(sample: Sample, in_dim: int):
         if not any(chosen):
             continue
         dims = [in_dim if on and (t.dim() or in_dim == 0) else None for on, t in zip(chosen, tensors, strict=True)]
-        stacks = [
-            t if dim is None else torch.stack([t, 2 * t, -t], dim)
-            for t, dim in zip(tensors, dims, strict=True)
-        ]
+        stacks = [t if dim is None else torch.stack([t, 2 * t, -t], dim) for t, dim in zip(tensors, dims, strict=True)]
         result = torch.vmap(function, tuple(dims))(*stacks)
         for index in range(3):
             single = function(

@@ -8,10 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import firelu
+import firelu.torch
 import numpy as np
 import torch
-
-import firelu.torch
 from firelu.torch.bridge import bridged
 
 
@@ -55,9 +54,9 @@ class Sample:
 
     def function_of_tensors(self, arguments: tuple[Any, ...]) -> tuple[Callable[..., Any], tuple[Any, ...]]:
         """Give the call as a function of its tensors, and these; one whose derivative is zero stays fixed."""
-        places = [
-            (i, None) for i, value in enumerate(arguments) if isinstance(value, torch.Tensor)
-        ] + [(i, j) for i, value in enumerate(arguments) if _is_tensors(value) for j in range(len(value))]
+        places = [(i, None) for i, value in enumerate(arguments) if isinstance(value, torch.Tensor)] + [
+            (i, j) for i, value in enumerate(arguments) if _is_tensors(value) for j in range(len(value))
+        ]
         if self.operator.endswith("ReluGradient"):
             places = [place for place in places if place != (0, None)]
         tensors = tuple(arguments[i] if j is None else arguments[i][j] for i, j in places)

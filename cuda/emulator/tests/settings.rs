@@ -9,7 +9,20 @@ use cudarc::nvrtc::Ptx;
 
 fn module(version: &str, target: &str, body: &str) -> Ptx {
     Ptx::from_src(format!(
-        ".version {version}\n.target {target}\n.address_size 64\n.visible .entry kernel()\n{{\n.reg .b32 %r<4>;\n.reg .f32 %f<4>;\n.reg .pred %p<4>;\n.reg .b64 %rd<4>;\n.shared .align 4 .b8 tile[1024];\n{body}\nret;\n}}\n"
+        ".version {version}
+            .target {target}
+            .address_size 64
+            .visible .entry kernel()
+            {{
+            .reg .b32 %r<4>;
+            .reg .f32 %f<4>;
+            .reg .pred %p<4>;
+            .reg .b64 %rd<4>;
+            .shared .align 4 .b8 tile[1024];
+            {body}
+            ret;
+            }}
+            "
     ))
 }
 

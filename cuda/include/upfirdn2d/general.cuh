@@ -2,11 +2,12 @@
 #pragma once
 #include "upfirdn2d/exact.cuh"
 
-// Shared memory: taps x, y, full; the window; then for outer products the window filtered along x.
+// Shared memory: the planes' offsets; taps x, y, full; the window; then for outer products the window filtered along x.
 template <typename T> __device__ __forceinline__ void general(const UpFirDn2dParameters &p) {
     using C = Compute<T>;
     extern __shared__ double2 dynamic[];
-    C *weights_x = reinterpret_cast<C *>(dynamic), *weights_y = weights_x + p.taps_x, *weights = weights_y + p.taps_y;
+    i64 *origins = reinterpret_cast<i64 *>(dynamic);
+    C *weights_x = reinterpret_cast<C *>(origins + THREADS), *weights_y = weights_x + p.taps_x, *weights = weights_y + p.taps_y;
     C *window = weights + p.taps_x * p.taps_y, *across = window + p.pitch * p.window_height;
     const i32 thread = threadIdx.x, width = 1 << p.tile_width_log2;
     const Tile tile(p.tiles_x, p.tiles_y, p.tile_width_log2, p.tile_height_log2, 1);
@@ -15,7 +16,7 @@ template <typename T> __device__ __forceinline__ void general(const UpFirDn2dPar
     const i32 separable = taps.header->separable;
     if (!taps.header->finite) return filter_exactly<T>(p, tile, tile.plane, 1);
     for (i32 k = thread; k < p.taps_x + p.taps_y + p.taps_x * p.taps_y; k += THREADS) weights_x[k] = taps.x[k];
-    load_window<T, false>(p, window, tile, 1, axis_x.start, axis_y.start);
+    load_window<T, false>(p, origins, window, tile, 1, axis_x.start, axis_y.start);
     __syncthreads();
 
     // The first sample that output `position` of the tile uses; `tap` becomes the tap that meets it.

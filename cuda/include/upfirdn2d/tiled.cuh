@@ -152,20 +152,22 @@ template <typename T, int UP, int DOWN> struct Tiled {
 
     // Rows that do not begin at whole vectors are put together in shared memory, so that stores stay consecutive.
     static __device__ __forceinline__ void store_staged(const UpFirDn2dParameters &p, C *staging, const Tile &tile,
-                                                        i32 own, const C (&sums)[HEIGHT][WIDTH]) {
+                                                        bool busy, i32 own, const C (&sums)[HEIGHT][WIDTH]) {
         __syncthreads();
         const i32 width = 1 << p.tile_width_log2, plane = width << p.tile_height_log2;
-        const i32 depth = THREADS * WIDTH * HEIGHT / plane;
+        const i32 left = i32(p.planes) - tile.plane, planes = left < p.planes_per_block ? left : p.planes_per_block;
+        if (busy) {
 #pragma unroll
-        for (int j = 0; j < HEIGHT; j++) {
+            for (int j = 0; j < HEIGHT; j++) {
 #pragma unroll
-            for (int x = 0; x < WIDTH; x++) staging[own + j * width + x] = sums[j][x];
+                for (int x = 0; x < WIDTH; x++) staging[own + j * width + x] = sums[j][x];
+            }
         }
         __syncthreads();
-        for (i32 index = threadIdx.x; index < plane * depth; index += THREADS) {
+        for (i32 index = threadIdx.x; index < plane * planes; index += THREADS) {
             const i32 line = index >> p.tile_width_log2, x = tile.x + (index & (width - 1));
             const i32 z = line >> p.tile_height_log2, y = tile.y + line - (z << p.tile_height_log2);
-            if (x < p.output_width && y < p.output_height && tile.plane + z < p.planes) {
+            if (x < p.output_width && y < p.output_height) {
                 const i64 offset = plane_offset(tile.plane + z, p.channels, p.output_strides);
                 (pointer<T>(p.output) + offset)[y * i32(p.output_strides[2]) + x] = narrow<T>(staging[index]);
             }
@@ -174,18 +176,20 @@ template <typename T, int UP, int DOWN> struct Tiled {
 
     static __device__ __forceinline__ void run(const UpFirDn2dParameters &p) {
         extern __shared__ double2 dynamic[];
-        C *window = reinterpret_cast<C *>(dynamic);
+        i64 *origins = reinterpret_cast<i64 *>(dynamic);
+        C *window = reinterpret_cast<C *>(origins + THREADS);
         const i32 across = p.tile_width_log2 - WIDTH_LOG2, down = p.tile_height_log2 - HEIGHT_LOG2; // threads, log2
-        const i32 thread = threadIdx.x, depth = THREADS >> (across + down);
+        const i32 thread = threadIdx.x, depth = p.planes_per_block;
         const i32 thread_x = thread & ((1 << across) - 1), thread_y = (thread >> across) & ((1 << down) - 1);
         const i32 thread_z = thread >> (across + down);
         const Tile tile(p.tiles_x, p.tiles_y, p.tile_width_log2, p.tile_height_log2, depth);
         const Taps<C> taps(p.prepared, TAPS, TAPS);
         if (!taps.header->finite) return filter_exactly<T>(p, tile, tile.plane, depth);
         const Axis x(tile.x, UP, DOWN, i32(p.pad_x)), y(tile.y, UP, DOWN, i32(p.pad_y));
-        load_window<T, true>(p, window, tile, depth, x.start, y.start);
+        load_window<T, true>(p, origins, window, tile, depth, x.start, y.start);
         __syncthreads();
 
+        const bool busy = thread_z < depth && tile.plane + thread_z < p.planes;
         const i32 plane = tile.plane + thread_z;
         C sums[HEIGHT][WIDTH];
 #pragma unroll
@@ -193,7 +197,7 @@ template <typename T, int UP, int DOWN> struct Tiled {
 #pragma unroll
             for (int i = 0; i < WIDTH; i++) sums[j][i] = C(0);
         }
-        if (plane < p.planes) {
+        if (busy) {
             const C *own = window + thread_z * p.plane_pitch + thread_y * STEP_Y * p.pitch + thread_x * STEP_X;
             if (taps.header->separable) {
                 separable(taps, own, p.pitch, x.phase, y.phase, sums);
@@ -203,10 +207,10 @@ template <typename T, int UP, int DOWN> struct Tiled {
         }
         if (!p.aligned_output) {
             const i32 line = (thread_z << p.tile_height_log2) + thread_y * HEIGHT;
-            return store_staged(p, window, tile, (line << p.tile_width_log2) + thread_x * WIDTH, sums);
+            return store_staged(p, window, tile, busy, (line << p.tile_width_log2) + thread_x * WIDTH, sums);
         }
         const i32 column = tile.x + thread_x * WIDTH, first = tile.y + thread_y * HEIGHT;
-        if (plane >= p.planes || column >= p.output_width) return;
+        if (!busy || column >= p.output_width) return;
         T *output = pointer<T>(p.output) + plane_offset(plane, p.channels, p.output_strides) + column;
 #pragma unroll
         for (int j = 0; j < HEIGHT; j++) {

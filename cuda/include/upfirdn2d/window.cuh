@@ -34,11 +34,10 @@ __device__ __forceinline__ i64 plane_offset(i32 plane, i64 channels, const i64 (
 }
 
 // Consecutive threads read consecutive columns. Four loads are under way before the first is stored. ADJACENT: columns
-// lie side by side in memory.
+// lie side by side in memory. `origins` is shared memory for the offsets of the planes, THREADS of them.
 template <typename T, bool ADJACENT, typename C>
-__device__ __forceinline__ void load_window(const UpFirDn2dParameters &p, C *window, const Tile &tile, i32 depth,
-                                            i32 start_x, i32 start_y) {
-    __shared__ i64 origins[THREADS];
+__device__ __forceinline__ void load_window(const UpFirDn2dParameters &p, i64 *origins, C *window, const Tile &tile,
+                                            i32 depth, i32 start_x, i32 start_y) {
     const i32 thread = threadIdx.x;
     const i32 planes = i32(p.planes) - tile.plane < depth ? i32(p.planes) - tile.plane : depth;
     if (thread < planes) origins[thread] = plane_offset(tile.plane + thread, p.channels, p.input_strides);

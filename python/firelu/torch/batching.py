@@ -91,7 +91,7 @@ def _elementwise(bridged: Bridged, size: int, dims: Dims, arguments: list[Any]) 
 
 
 def _planes(bridged: Bridged, size: int, dims: Dims, arguments: list[Any]) -> Batched | None:
-    """The first input takes any leading dimensions; the kernel must be the same for the whole batch."""
+    """Put the batch among the leading dimensions, where the kernel is the same for all of it."""
     if dims[1] is not None:
         return None
     moved = list(arguments)
@@ -102,7 +102,7 @@ def _planes(bridged: Bridged, size: int, dims: Dims, arguments: list[Any]) -> Ba
 
 
 def _channels(bridged: Bridged, size: int, dims: Dims, arguments: list[Any]) -> Batched | None:
-    """The batch joins the channels, of which each has its own bias and its own sum."""
+    """Join the batch to the channels, of which each has its own bias and its own sum."""
     signature = bridged.signature
     rank = arguments[0].dim() - (dims[0] is not None)
     axis = arguments[signature.first_argument + signature.argument_names.index("axis")]

@@ -18,7 +18,7 @@ _TAGS = (
     getattr(torch.Tag, "needs_exact_strides", torch.Tag.needs_fixed_stride_order),
 )
 
-_LIBRARY = torch.library.Library("firelu", "FRAGMENT")
+_LIBRARY: Any = torch.library.Library("firelu", "FRAGMENT")  # type: ignore[no-untyped-call]
 _LOCK = threading.RLock()
 _BRIDGED: dict[str, Bridged] = {}
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 Size = Any  # int or torch.SymInt
 Kind = tuple[tuple[Size, ...], torch.dtype]
+Described = Sequence[tuple[Sequence[Size], Sequence[Size], torch.dtype]]
 ShapeRule = Callable[[list[Kind | None], tuple[Any, ...]], list[Kind | None]]
 
 
@@ -26,13 +27,11 @@ def kernel(bridged: Bridged) -> Callable[..., Any]:
         complete = bridged.signature.complete(arguments)
         first = next(tensor for tensor in bridged.signature.tensors(complete) if tensor is not None)
         if _is_symbolic(bridged, complete) and has_formula(bridged):
-            described = symbolic(bridged, complete)
+            described: Described = symbolic(bridged, complete)
         else:
             # An operator of the user's own: reading a symbol as a number specialises the graph to it.
             described = bridged.kernel.infer(*arguments)
-        outputs = tuple(
-            first.new_empty_strided(shape, strides, dtype=dtype) for shape, strides, dtype in described
-        )
+        outputs = tuple(first.new_empty_strided(shape, strides, dtype=dtype) for shape, strides, dtype in described)
         return outputs[0] if len(outputs) == 1 else outputs
 
     return fake
@@ -54,7 +53,7 @@ def _is_symbolic(bridged: Bridged, arguments: list[Any]) -> bool:
     return any(isinstance(size, torch.SymInt) for size in sizes)
 
 
-def symbolic(bridged: Bridged, arguments: list[Any]) -> list[tuple[Sequence[Size], Sequence[Size], torch.dtype]]:
+def symbolic(bridged: Bridged, arguments: list[Any]) -> Described:
     """Give shape, strides and dtype of each output; sizes may be symbols."""
     signature = bridged.signature
     tensors = signature.tensors(arguments)
@@ -182,7 +181,12 @@ def _upfirdn2d_kernel_gradient(kinds: list[Kind | None], constants: tuple[Any, .
 
 def _broadcast(kinds: list[Kind | None], constants: tuple[Any, ...]) -> list[Kind | None]:
     a, b = _present(kinds, 0), _present(kinds, 1)
-    return [(tuple(torch.broadcast_shapes(a[0], b[0])), a[1])]
+    rank = max(len(a[0]), len(b[0]))
+    padded = [(1,) * (rank - len(shape)) + shape for shape, _ in (a, b)]
+    sizes = [second if first == 1 else first for first, second in zip(*padded, strict=True)]
+    for one, other, size in zip(*padded, sizes, strict=True):
+        _check((one == size or one == 1) and (other == size or other == 1), "firelu", "B", b[0], f"to fit {a[0]}")
+    return [(tuple(sizes), a[1])]
 
 
 def _reduce_sum(kinds: list[Kind | None], constants: tuple[Any, ...]) -> list[Kind | None]:

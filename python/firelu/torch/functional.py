@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from ..functional import _pair, _paddings
+from ..functional import _paddings, _pair
 from .bridge import bridged
 
 _LEAKY_RELU = bridged("LeakyRelu").overload
@@ -97,7 +97,9 @@ def upfirdn2d(
     if kernel.dim() == 1:
         kernel = torch.outer(kernel, kernel)
     factors = (*_pair("up", up), *_pair("down", down), *_paddings(pad))
-    result: Tensor = _UPFIRDN2D(input, kernel, *factors, flip_kernel, gain)
+    # Each argument that is handed over takes its time, and these two are nearly always the defaults.
+    rest = (flip_kernel, gain) if flip_kernel or gain != 1.0 else ()
+    result: Tensor = _UPFIRDN2D(input, kernel, *factors, *rest)
     return result
 
 

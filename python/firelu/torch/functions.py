@@ -29,13 +29,9 @@ class FusedLeakyReLUFunctionBackward:
     """The gradient of `FusedLeakyReLUFunction`."""
 
     @staticmethod
-    def apply(
-        grad_output: Tensor, out: Tensor, negative_slope: float, scale: float
-    ) -> tuple[Tensor, Tensor]:
+    def apply(grad_output: Tensor, out: Tensor, negative_slope: float, scale: float) -> tuple[Tensor, Tensor]:
         """Give the gradients of the input, (N, C, ...), and of the bias, (C,)."""
-        grad_input, grad_bias = _FUSED_LEAKY_RELU_GRADIENT(
-            out, grad_output, None, None, None, negative_slope, scale, 1
-        )
+        grad_input, grad_bias = _FUSED_LEAKY_RELU_GRADIENT(out, grad_output, None, None, None, negative_slope, scale, 1)
         return grad_input, grad_bias
 
 
@@ -43,9 +39,7 @@ class UpFirDn2d:
     """Upsample, filter, downsample."""
 
     @staticmethod
-    def apply(
-        input: Tensor, kernel: Tensor, up: Sequence[int], down: Sequence[int], pad: Sequence[int]
-    ) -> Tensor:
+    def apply(input: Tensor, kernel: Tensor, up: Sequence[int], down: Sequence[int], pad: Sequence[int]) -> Tensor:
         """Give `upfirdn2d` with up and down as (x, y) and pad as (x0, x1, y0, y1)."""
         return upfirdn2d(input, kernel, up, down, pad)
 

@@ -25,9 +25,7 @@ class FusedLeakyReLU(nn.Module):
 
     bias: nn.Parameter | None
 
-    def __init__(
-        self, channel: int, negative_slope: float = 0.2, scale: float = 2**0.5, *, bias: bool = True
-    ) -> None:
+    def __init__(self, channel: int, negative_slope: float = 0.2, scale: float = 2**0.5, *, bias: bool = True) -> None:
         super().__init__()
         self.register_parameter("bias", nn.Parameter(torch.zeros(channel)) if bias else None)
         self.negative_slope = negative_slope

@@ -132,6 +132,4 @@ def _argument_parameter(argument: Argument) -> Parameter:
 def _without_early_defaults(parameters: list[Parameter]) -> list[Parameter]:
     """Torch takes no parameter without a default after one with."""
     last = max((i for i, parameter in enumerate(parameters) if parameter.default is None), default=-1)
-    return [
-        Parameter(p.type, p.name, None, p.value) if i < last else p for i, p in enumerate(parameters)
-    ]
+    return [Parameter(p.type, p.name, None, p.value) if i < last else p for i, p in enumerate(parameters)]

@@ -27,6 +27,21 @@ pub fn allocate(kind: TensorType, strides: Strides) -> Result<Tensor> {
     Tensor::from_storage(Arc::new(Block::new(bytes)?), 0, kind, strides)
 }
 
+/// `count` copies of a number, for sums on the way: an error, not an abort, where there is no memory.
+pub fn numbers<T: Copy>(number: T, count: usize) -> Result<Vec<T>> {
+    let mut numbers = Vec::new();
+    reserve(&mut numbers, count)?;
+    numbers.resize(count, number);
+    Ok(numbers)
+}
+
+/// Makes room for `count` more elements, or says that there is none.
+pub fn reserve<T>(vector: &mut Vec<T>, count: usize) -> Result<()> {
+    let bytes = count.saturating_mul(size_of::<T>());
+    let out_of_memory = |_| Error::OutOfMemory { device: Device::Cpu.to_string(), bytes };
+    vector.try_reserve_exact(count).map_err(out_of_memory)
+}
+
 /// Memory of the CPU: pooled where large. Returned to the pool, or freed, when dropped.
 pub struct Block {
     pointer: NonNull<u8>,

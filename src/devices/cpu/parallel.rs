@@ -86,15 +86,28 @@ pub fn with_threads<R>(threads: usize, body: impl FnOnce() -> R) -> R {
 /// Runs `task(0)` … `task(count - 1)`, on several threads where `bytes` of work are worth it. The
 /// calling thread takes part, so a call from inside anyone's thread pool cannot deadlock.
 pub fn for_each(count: usize, bytes: usize, task: impl Fn(usize) + Sync) -> Result<()> {
+    try_for_each(count, bytes, |index| {
+        task(index);
+        Ok(())
+    })
+}
+
+/// As [`for_each`], with tasks that can fail: none is started after a failure, which is the result.
+pub fn try_for_each(count: usize, bytes: usize, task: impl Fn(usize) -> Result<()> + Sync) -> Result<()> {
     let (threads, tasks) = (if bytes < SEQUENTIAL_BYTES { 1 } else { threads().min(count) }, Tasks::new(count));
     let helpers = if threads <= 1 { None } else { pool(threads - 1) };
     let Some(pool) = helpers else { return run_tasks(&tasks, &task) };
+    let failure = OnceLock::new();
     pool.threads.in_place_scope(|scope| {
         for _ in 1..threads {
             scope.spawn(|_| {
                 with_threads(1, || {
                     while let Some(index) = tasks.claim() {
-                        task(index);
+                        if let Err(error) = task(index) {
+                            tasks.stop();
+                            // One reason is enough.
+                            let _ = failure.set(error);
+                        }
                     }
                 });
             });
@@ -106,7 +119,8 @@ pub fn for_each(count: usize, bytes: usize, task: impl Fn(usize) + Sync) -> Resu
             std::mem::forget(guard);
         }
         result
-    })
+    })?;
+    failure.into_inner().map_or(Ok(()), Err)
 }
 
 /// Keeps helpers from starting further tasks once the caller has failed.
@@ -119,11 +133,11 @@ impl Drop for StopOnDrop<'_> {
 }
 
 /// The calling thread's part: the only one that asks whether the user wants to stop.
-fn run_tasks(tasks: &Tasks, task: &(impl Fn(usize) + Sync)) -> Result<()> {
+fn run_tasks(tasks: &Tasks, task: &(impl Fn(usize) -> Result<()> + Sync)) -> Result<()> {
     let check = INTERRUPT_CHECK.get();
     let mut asked: Option<Instant> = None;
     while let Some(index) = tasks.claim() {
-        task(index);
+        task(index)?;
         // A single task is over by now: only work that goes on is worth asking about.
         if let Some(check) = check
             && !tasks.is_last(index)
@@ -191,6 +205,15 @@ mod tests {
         let inner = Mutex::new(Vec::new());
         with_threads(3, || for_each(4, usize::MAX, |_| inner.lock().unwrap().push(threads()))).unwrap();
         assert_eq!(*inner.lock().unwrap(), [1, 1, 1, 1]);
+    }
+
+    #[test]
+    fn a_failure_in_a_task_is_the_result() {
+        for threads in [1, 3] {
+            let task = |index| if index == 50 { Err(Error::Interrupted) } else { Ok(()) };
+            let result = with_threads(threads, || try_for_each(100, usize::MAX, task));
+            assert_eq!(result, Err(Error::Interrupted));
+        }
     }
 
     #[test]

@@ -11,6 +11,7 @@ use crate::core::tensor::{TensorView, TensorViewMut};
 use crate::devices::cpu::elementwise::{PIECE, Pieces, is_streaming};
 use crate::devices::cpu::features::Level;
 use crate::devices::cpu::lanes::{BLOCK, MOST_LANES, Run, lanes_of, tree};
+use crate::devices::cpu::memory;
 use crate::devices::cpu::parallel::{self, TASK_BYTES};
 use crate::devices::cpu::simd::{Formula, fence};
 use crate::devices::cpu::sources::{LastKind, SimdElement, gather_wide, scatter};
@@ -82,12 +83,13 @@ impl<const N: usize> Dims<N> {
     fn new(dims: impl Iterator<Item = Dim<N>>) -> Self {
         let (mut merged, mut elements): (SmallVec<[Dim<N>; 4]>, usize) = (SmallVec::new(), 1);
         for mut dim in dims {
-            elements *= dim.length;
+            // Beside a length of zero the others are free, and their product means nothing.
+            elements = elements.wrapping_mul(dim.length);
             if dim.length == 1 {
                 continue;
             }
             if let Some(last) = merged.last().filter(|last| last.joins(&dim)) {
-                dim.length *= last.length;
+                dim.length = dim.length.wrapping_mul(last.length);
                 merged.pop();
             }
             merged.push(dim);
@@ -198,7 +200,8 @@ pub unsafe fn sum<T: SimdElement, const N: usize>(
     let bytes = kept.elements.saturating_mul(reduced.elements).saturating_mul(bytes_per_element);
     let in_place = target.is_some_and(|target| inputs.iter().any(|input| input.pointer == target.pointer));
     let blocks = reduced.elements.div_ceil(BLOCK).max(1);
-    let mut partial = if blocks > 1 { vec![0.0; kept.elements * blocks] } else { Vec::new() };
+    let partial_sums = if blocks > 1 { kept.elements.saturating_mul(blocks) } else { 0 };
+    let mut partial = memory::numbers(0.0, partial_sums)?;
     let plan = Plan {
         level: Level::current(),
         formula,

@@ -33,8 +33,11 @@ impl<const N: usize> Walk<N> {
             shape: Dims::new(),
             target: (target.0, Strides::new()),
             sources: std::array::from_fn(|i| (sources[i].0, Strides::new())),
-            elements: shape.iter().product(),
+            elements: if shape.contains(&0) { 0 } else { shape.iter().product() },
         };
+        if walk.elements == 0 {
+            return walk;
+        }
         for &d in &order {
             let n = shape[d];
             let operands = || std::iter::once(&target).chain(&sources).map(|(_, strides)| strides[d]);

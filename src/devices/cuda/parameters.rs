@@ -278,7 +278,7 @@ parameters!(
 );
 parameters!(
     /// Zeros inserted, padded or cropped, filtered, every down-th sample kept.
-    UpFirDn2dParameters, 224 {
+    UpFirDn2dParameters, 232 {
         /// Address of the result.
         output: u64,
         /// Address of the operand.
@@ -341,6 +341,10 @@ parameters!(
         aligned_output: i32,
         /// Strided: the order in which threads walk the output.
         channels_fastest: i32,
+        /// Tiled: planes of a block.
+        planes_per_block: i32,
+        /// Fills the struct to whole words.
+        reserved: i32,
     }
 );
 parameters!(

@@ -148,6 +148,9 @@ impl<'a> Pass<'a> {
             nodes.retain(|node| needed.contains(&node.id));
             self.needed = Some(needed);
         }
+        for operation in nodes.iter().filter_map(|node| node.operation()) {
+            operation.check()?;
+        }
         let context = Context { recording: self.options.create_graph, ..context::current() };
         with_context(context, || {
             for (edge, gradient) in roots {

@@ -135,10 +135,20 @@ impl Operation {
         let now = context::overridden(&self.def.operator);
         let all = present.iter().all(|&present| present)
             && self.edges.iter().zip(wanted).all(|(edge, wanted)| edge.is_some() == *wanted);
-        if now.is_none() && (all || self.plan.is_err()) {
-            return self.plan.as_ref().map(Cow::Borrowed).map_err(Error::clone);
+        if let (Ok(recorded), None, true) = (&self.plan, &now, all) {
+            return Ok(Cow::Borrowed(recorded));
         }
+        // Where there was no gradient at the time of the call there may be one by now.
         plan(&self.def, present, wanted, now.as_ref().or(self.overridden.as_ref())).map(Cow::Owned)
+    }
+
+    /// Why there is no gradient, if there is none: asked before a pass frees anything.
+    pub fn check(&self) -> Result<()> {
+        if self.plan.is_ok() {
+            return Ok(());
+        }
+        let wanted: Vec<bool> = self.edges.iter().map(Option::is_some).collect();
+        self.plan(&vec![true; self.def.outputs.len()], &wanted).map(drop)
     }
 
     /// What the gradient reads: shared where the graph is kept, else handed over for good.

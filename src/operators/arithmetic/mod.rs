@@ -46,7 +46,7 @@ fn cost(schema: &OpSchema) -> impl Fn(&Signature<'_>, &[TensorType]) -> Result<O
     let schema = schema.clone();
     move |signature, outputs| {
         let operations = signature.inputs.len() as u64 - 1;
-        let flops = operations * outputs[0].shape.elements() as u64;
+        let flops = operations.saturating_mul(outputs[0].shape.elements() as u64);
         Ok(OpCost { flops, ..schema.traffic(signature.inputs, outputs) })
     }
 }

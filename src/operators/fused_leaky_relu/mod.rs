@@ -81,7 +81,7 @@ fn cost(schema: &OpSchema, added: [usize; 2]) -> impl Fn(&Signature<'_>, &[Tenso
     move |signature, outputs| {
         let is_given = |&place: &usize| signature.inputs.get(place).is_some_and(Option::is_some);
         let sums = usize::from(added.iter().all(is_given)) + outputs.len() - 1;
-        let flops = (3 + sums as u64) * outputs[0].shape.elements() as u64;
+        let flops = (3 + sums as u64).saturating_mul(outputs[0].shape.elements() as u64);
         Ok(OpCost { flops, ..schema.traffic(signature.inputs, outputs) })
     }
 }

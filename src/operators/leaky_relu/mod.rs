@@ -32,7 +32,7 @@ const COST: &str = "2 flops an element (compare, multiply); each input is read o
 fn two_flops_an_element(schema: &OpSchema) -> impl Fn(&Signature<'_>, &[TensorType]) -> Result<OpCost> + use<> {
     let schema = schema.clone();
     move |signature, outputs| {
-        let flops = 2 * outputs[0].shape.elements() as u64;
+        let flops = (outputs[0].shape.elements() as u64).saturating_mul(2);
         Ok(OpCost { flops, ..schema.traffic(signature.inputs, outputs) })
     }
 }

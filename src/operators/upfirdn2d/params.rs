@@ -169,6 +169,13 @@ impl Axis {
         })
     }
 
+    /// The outputs for which no tap lies outside the input; any range where there are none.
+    pub fn interior(&self) -> std::ops::Range<i64> {
+        let ceiling = |a: i64| -(-a).div_euclid(self.down);
+        let first = ceiling(self.pad - self.up + 1).max(0);
+        first..ceiling(self.input * self.up + self.pad - self.taps + 1).min(self.output)
+    }
+
     /// The most taps that one output sample uses.
     pub fn most_taps(&self) -> i64 {
         if self.up == 1 { self.taps } else { (self.taps - 1) / self.up + 1 }
@@ -323,6 +330,11 @@ mod tests {
             let ((outputs, inputs), here) = (axis.period(), axis.support(o));
             prop_assert_eq!(axis.support(o + outputs), Support { start: here.start + inputs, ..here });
             prop_assert!(here.count <= axis.most_taps());
+            let inside = |o: i64| { let s = axis.support(o); s.start >= 0 && s.start + s.count <= axis.input };
+            if taps >= up {
+                let interior = axis.interior();
+                prop_assert!((0..axis.output).all(|o| interior.contains(&o) == inside(o)));
+            }
             let stepped: Vec<Support> = axis.supports(o).take(30).collect();
             let each: Vec<Support> = (o..o + 30).map(|o| axis.support(o)).collect();
             prop_assert_eq!(stepped, each);

@@ -4,6 +4,7 @@ use firelu::{ArgValue, DType};
 
 use crate::choices::Choices;
 use crate::memory::Placed;
+use crate::reference::upfirdn2d::Plan;
 use crate::signatures::{Array, Request, SIGNATURES, Signature};
 
 /// The most elements of a tensor that one thread computes; a larger one is worth several.
@@ -14,7 +15,7 @@ const LARGE: usize = 700_000;
 /// How many elements the largest tensor of a case has.
 pub fn size(choices: &mut Choices<'_>) -> usize {
     match choices.below(64) {
-        0 if choices.one_in(64) => LARGE,
+        0 if choices.one_in(256) => LARGE,
         0 => SMALL,
         1..=9 => 600,
         _ => 40,
@@ -69,6 +70,9 @@ pub fn fitting(signature: &'static Signature, limit: usize, choices: &mut Choice
     let array = |shape: &[usize], dtype| Some(Array::new(shape, dtype));
     let of_bias = |choices: &mut Choices<'_>| if choices.one_in(2) { dtype } else { dtype.compute() };
     let (mut inputs, mut args) = (Vec::new(), Vec::new());
+    if signature.operator.starts_with("UpFirDn2d") {
+        return upfirdn2d(signature, limit, dtype, other, choices);
+    }
     let shape = shape(limit, choices);
     match signature.operator {
         "LeakyRelu" | "LeakyReluGradient" => {
@@ -139,6 +143,59 @@ pub fn fitting(signature: &'static Signature, limit: usize, choices: &mut Choice
     Request { operator: signature.operator, inputs, args }
 }
 
+const FACTORS: [&str; 4] = ["up_x", "up_y", "down_x", "down_y"];
+const PADS: [&str; 4] = ["pad_x0", "pad_x1", "pad_y0", "pad_y1"];
+
+fn upfirdn2d(
+    signature: &'static Signature,
+    limit: usize,
+    dtype: DType,
+    kernel_dtype: DType,
+    choices: &mut Choices<'_>,
+) -> Request {
+    let taps = [1 + choices.below(6), if choices.one_in(16) { 13 } else { 1 + choices.below(6) }];
+    let mut x: Vec<usize> = match choices.below(4) {
+        0 => vec![],
+        1 => vec![choices.below(4)],
+        _ => vec![1 + choices.below(2), 1 + choices.below(4)],
+    };
+    // One in sixty-four of the large cases is large here: a definition in float64 takes its time.
+    let side = |choices: &mut Choices<'_>| match limit {
+        0..=40 => choices.below(9),
+        41..=600 => choices.below(24),
+        _ => choices.below(70),
+    };
+    x.extend([side(choices), side(choices)]);
+    let mut args = Vec::new();
+    for name in FACTORS {
+        if choices.one_in(2) {
+            args.push((name, ArgValue::Int(choices.pick(&[1, 2, 2, 3, 4, 5]))));
+        }
+    }
+    for name in PADS {
+        if !choices.one_in(4) {
+            let number = choices.below(9) as i64;
+            args.push((name, ArgValue::Int(if choices.one_in(6) { -number } else { number })));
+        }
+    }
+    if choices.one_in(2) {
+        args.push(("flip_kernel", ArgValue::Bool(choices.one_in(2))));
+    }
+    if choices.one_in(2) {
+        args.push(("gain", ArgValue::Float(choices.pick(&[1.0, 4.0, -0.5, 0.0, 1.7]))));
+    }
+    let mut request = Request { operator: signature.operator, inputs: Vec::new(), args };
+    let plan = Plan::read(&request).expect("these arguments are in range");
+    let y = plan.output(&x, &taps).unwrap_or_else(|_| x.clone());
+    let (x, y, k) = (Array::new(&x, dtype), Array::new(&y, dtype), Array::new(&taps, kernel_dtype));
+    request.inputs = match signature.operator {
+        "UpFirDn2d" => vec![Some(x), Some(k)],
+        "UpFirDn2dGradient" => vec![Some(y), Some(k), Some(x)],
+        _ => vec![Some(x), Some(y), Some(k)],
+    };
+    request
+}
+
 fn optional_arg(
     args: &mut Vec<(&'static str, ArgValue)>,
     name: &'static str,
@@ -206,7 +263,12 @@ fn change(request: &mut Request, choices: &mut Choices<'_>) {
         (4, _) => request.inputs.push(Some(Array::new(&[2], DType::Float32))),
         (5, _) if !request.args.is_empty() => {
             let place = choices.below(request.args.len());
-            request.args[place].1 = wild_value(choices);
+            let value = wild_value(choices);
+            // A padding that could be computed would fill the memory.
+            let is_large = matches!(value, ArgValue::Int(number) if number == 1 << 54);
+            if !(is_large && PADS.contains(&request.args[place].0)) {
+                request.args[place].1 = value;
+            }
         }
         (6, _) => {
             let value = wild_value(choices);
@@ -247,6 +309,25 @@ const SPECIAL: [f64; 14] = [
     3.4e38,
     -1.7e308,
 ];
+
+/// Fills an operand of UpFirDn2d: numbers whose products stay far from every limit, infinities and
+/// NaNs, and for a kernel (of two dimensions) often an outer product.
+pub fn fill_gently(placed: &Placed, choices: &mut Choices<'_>) {
+    let manner = choices.below(8);
+    let columns = placed.parts.shape().last().map_or(1, |&n| n.max(1));
+    let outer: Vec<f64> = (0..32).map(|_| choices.below(9) as f64 / 4.0 - 1.0).collect();
+    for index in 0..placed.offsets.len() {
+        placed.write(
+            index,
+            match manner {
+                0 if choices.one_in(5) => choices.pick(&[0.0, -0.0, f64::INFINITY, f64::NEG_INFINITY, f64::NAN]),
+                1 | 2 => outer[index / columns % 16] * outer[16 + index % columns % 16],
+                3 => choices.below(3) as f64 - 1.0,
+                _ => choices.between(-4.0, 4.0),
+            },
+        );
+    }
+}
 
 /// Fills a tensor: ordinary numbers, with special ones among them, any bits, or one value.
 pub fn fill(placed: &Placed, choices: &mut Choices<'_>) {

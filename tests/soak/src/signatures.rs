@@ -73,7 +73,7 @@ pub struct Signature {
 }
 
 const REQUIRED: (Takes, bool) = (Takes::Same, false);
-const SHAPE: (Takes, bool) = (Takes::Any, false);
+const ANY: (Takes, bool) = (Takes::Any, false);
 
 macro_rules! signature {
     ($operator:literal, $inputs:expr, $inplace:expr, $same_bits:expr) => {
@@ -103,7 +103,10 @@ pub static SIGNATURES: &[Signature] = &[
     signature!("Sub", [REQUIRED, REQUIRED], [(0, 0), (1, 0)], true),
     signature!("Mul", [REQUIRED, REQUIRED], [(0, 0), (1, 0)], true),
     signature!("ReduceSum", [REQUIRED, (Takes::Any, true)], [], true),
-    signature!("BroadcastLike", [REQUIRED, SHAPE], [], true),
+    signature!("BroadcastLike", [REQUIRED, ANY], [], true),
+    signature!("UpFirDn2d", [REQUIRED, ANY], [], false),
+    signature!("UpFirDn2dGradient", [REQUIRED, ANY, REQUIRED], [], false),
+    signature!("UpFirDn2dKernelGradient", [REQUIRED, REQUIRED, ANY], [], false),
 ];
 
 /// The signature of a request's operator.

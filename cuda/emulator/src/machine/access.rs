@@ -195,27 +195,31 @@ impl<'a> State<'a> {
     pub fn conflict(&mut self, race: Kind, request: &Request<'_>, thread: u32, target: &str, conflict: Conflict) {
         let (bytes, access) = (request.access.bytes(), verb(request.store));
         let shared = self.shared;
-        let (kind, detail) = match conflict {
-            Conflict::Uninitialised => {
-                (Kind::UninitialisedRead, format!("{access} of {bytes} bytes at {target} that were never written"))
+        let kind =
+            match conflict {
+                Conflict::Uninitialised => Kind::UninitialisedRead,
+                Conflict::Noncoherent(_) => Kind::NoncoherentLoad,
+                Conflict::AfterWrite(earlier) | Conflict::AfterRead(earlier) => {
+                    if earlier.span < shared.launch.first_span { Kind::StreamRace } else { race }
+                }
+            };
+        // In words only once per line of the kernel: the other side takes a search.
+        self.report(kind, request.step, thread, || {
+            let what = format!("{access} of {bytes} bytes at {target}");
+            match conflict {
+                Conflict::Uninitialised => format!("{what} that were never written"),
+                Conflict::AfterWrite(earlier) => {
+                    format!("{what}, written by {} with no order between them", shared.describe(earlier))
+                }
+                Conflict::AfterRead(earlier) => {
+                    format!("{what}, read by {} with no order between them", shared.describe(earlier))
+                }
+                Conflict::Noncoherent(earlier) => {
+                    let other = shared.describe(earlier);
+                    format!("{what}: `ld.global.nc` and a store in one launch, the other by {other}")
+                }
             }
-            Conflict::AfterWrite(earlier) | Conflict::AfterRead(earlier) => {
-                let wrote = if matches!(conflict, Conflict::AfterWrite(_)) { "written" } else { "read" };
-                let kind = if earlier.span < shared.launch.first_span { Kind::StreamRace } else { race };
-                let other = shared.describe(earlier);
-                (kind, format!("{access} of {bytes} bytes at {target}, {wrote} by {other} with no order between them"))
-            }
-            Conflict::Noncoherent(earlier) => {
-                let other = shared.describe(earlier);
-                (
-                    Kind::NoncoherentLoad,
-                    format!(
-                        "{access} of {bytes} bytes at {target}: `ld.global.nc` and a store in one launch, the other by {other}"
-                    ),
-                )
-            }
-        };
-        self.report(kind, request.step, thread, || detail);
+        });
     }
 }
 

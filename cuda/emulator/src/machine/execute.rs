@@ -155,7 +155,9 @@ impl State<'_> {
                 warp.write(destination, active, u64::MAX, &[active.into(); WARP]);
             }
             Operation::WarpBarrier { members } => {
-                self.meet(warp, step, active, members);
+                // The only meeting that orders memory: shuffles and votes are documented not to.
+                let members = self.meet(warp, step, active, members);
+                warp.synchronise(members & active);
             }
             Operation::Fence => {}
             Operation::Barrier | Operation::Branch { .. } | Operation::Exit => {}
@@ -187,7 +189,6 @@ impl State<'_> {
             });
         }
         self.counters.warp_barriers += 1;
-        warp.synchronise(members & active);
         members
     }
 

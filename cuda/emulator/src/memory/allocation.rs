@@ -54,7 +54,7 @@ impl Allocation {
         self.pages[(offset / PAGE as u64) as usize].lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Calls back with each page of a range: offset of the part within the range, the page, offset within the page, bytes.
+    /// Calls back with each page of a range: offset of the part within the range, page, offset in the page, bytes.
     fn each_page(&self, offset: u64, bytes: u64, mut action: impl FnMut(usize, &mut Page, usize, usize)) {
         let mut done = 0;
         while done < bytes {

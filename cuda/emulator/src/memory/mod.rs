@@ -7,5 +7,5 @@ mod space;
 
 pub use allocation::{Allocation, PAGE, Page};
 pub use clocks::Clocks;
-pub use shadow::{Accessor, Cell, Conflict, Earlier, NO_LINE, Shadow, Span};
-pub use space::{AddressSpace, Fault, Life};
+pub use shadow::{Accessor, Conflict, Earlier, NO_LINE, Shadow, Span};
+pub use space::{AddressSpace, Fault};

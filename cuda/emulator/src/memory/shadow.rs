@@ -19,7 +19,7 @@ pub const NO_LINE: u16 = 0;
 
 /// What is remembered of one granule.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Cell {
+struct Cell {
     write_span: Span,
     /// Thread in the low 10 bits, clock above.
     write_tag: u32,
@@ -40,7 +40,7 @@ const NONCOHERENT: u32 = 1 << 30;
 
 impl Cell {
     /// Whether anything was ever written here.
-    pub fn is_initialised(&self) -> bool {
+    fn is_initialised(&self) -> bool {
         self.write_span != 0
     }
 }

@@ -41,7 +41,7 @@ pub enum Fault {
 
 /// Whether an allocation is in use.
 #[derive(Clone)]
-pub enum Life {
+enum Life {
     /// In use.
     Live(Arc<Allocation>),
     /// Freed; addresses are never used again.
@@ -87,7 +87,7 @@ impl AddressSpace {
     }
 
     /// What stands at or below an address.
-    pub fn below(&self, address: u64) -> Option<(u64, &Life)> {
+    fn below(&self, address: u64) -> Option<(u64, &Life)> {
         self.allocations.range(..=address).next_back().map(|(&base, life)| (base, life))
     }
 

@@ -144,7 +144,9 @@ functions! {
     }
 
     /// Copies between devices in the order of a stream.
-    fn cuMemcpyPeerAsync(target: u64, target_context: Handle, source: u64, source_context: Handle, bytes: usize, stream: Handle) |driver| {
+    fn cuMemcpyPeerAsync(
+        target: u64, target_context: Handle, source: u64, source_context: Handle, bytes: usize, stream: Handle,
+    ) |driver| {
         if !driver.contexts.contains_key(&target_context) || !driver.contexts.contains_key(&source_context) {
             return Err(Code::INVALID_CONTEXT);
         }

@@ -39,19 +39,29 @@ impl Driver {
 
 functions! {
     /// Launches a kernel.
-    fn cuLaunchKernel(function: Handle, grid_x: u32, grid_y: u32, grid_z: u32, block_x: u32, block_y: u32, block_z: u32, shared: u32, stream: Handle, pointers: Pointers, extra: Pointers) |driver| {
+    fn cuLaunchKernel(
+        function: Handle, grid_x: u32, grid_y: u32, grid_z: u32, block_x: u32, block_y: u32, block_z: u32, shared: u32,
+        stream: Handle, pointers: Pointers, extra: Pointers,
+    ) |driver| {
         let (grid, block) = ([grid_x, grid_y, grid_z], [block_x, block_y, block_z]);
-        driver.queue_launch(function, grid, block, shared.into(), stream, |program| parameters(program, &pointers, &extra))
+        let parameters = |program: &Program| parameters(program, &pointers, &extra);
+        driver.queue_launch(function, grid, block, shared.into(), stream, parameters)
     }
 
     /// Launches a kernel whose blocks may wait for each other, which no supported instruction does.
-    fn cuLaunchCooperativeKernel(function: Handle, grid_x: u32, grid_y: u32, grid_z: u32, block_x: u32, block_y: u32, block_z: u32, shared: u32, stream: Handle, pointers: Pointers) |driver| {
+    fn cuLaunchCooperativeKernel(
+        function: Handle, grid_x: u32, grid_y: u32, grid_z: u32, block_x: u32, block_y: u32, block_z: u32, shared: u32,
+        stream: Handle, pointers: Pointers,
+    ) |driver| {
         let (grid, block) = ([grid_x, grid_y, grid_z], [block_x, block_y, block_z]);
-        driver.queue_launch(function, grid, block, shared.into(), stream, |program| parameters(program, &pointers, &Pointers::NONE))
+        let parameters = |program: &Program| parameters(program, &pointers, &Pointers::NONE);
+        driver.queue_launch(function, grid, block, shared.into(), stream, parameters)
     }
 
     /// Calls a function of the program when the stream reaches it.
-    fn cuLaunchHostFunc(stream: Handle, function: Option<unsafe extern "C" fn(*mut c_void)>, data: *mut c_void) |driver| {
+    fn cuLaunchHostFunc(
+        stream: Handle, function: Option<unsafe extern "C" fn(*mut c_void)>, data: *mut c_void,
+    ) |driver| {
         let stream = driver.stream(stream)?;
         let function = function.ok_or(Code::INVALID_VALUE)?;
         driver.enqueue(stream, Work::HostCall { function, data: data as usize }, "a host function".to_string())?;
@@ -59,13 +69,17 @@ functions! {
     }
 
     /// Blocks of a kernel that fit a multiprocessor.
-    fn cuOccupancyMaxActiveBlocksPerMultiprocessor(blocks: Out<i32>, function: Handle, threads: i32, shared: usize) |driver| {
+    fn cuOccupancyMaxActiveBlocksPerMultiprocessor(
+        blocks: Out<i32>, function: Handle, threads: i32, shared: usize,
+    ) |driver| {
         let count = driver.blocks_per_multiprocessor(function, threads, shared)?;
         blocks.set(count)
     }
 
     /// Blocks of a kernel that fit a multiprocessor.
-    fn cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(blocks: Out<i32>, function: Handle, threads: i32, shared: usize, _flags: u32) |driver| {
+    fn cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(
+        blocks: Out<i32>, function: Handle, threads: i32, shared: usize, _flags: u32,
+    ) |driver| {
         let count = driver.blocks_per_multiprocessor(function, threads, shared)?;
         blocks.set(count)
     }

@@ -37,7 +37,9 @@ functions! {
     }
 
     /// The address of a function, and whether it was found.
-    fn cuGetProcAddress_v2(name: Text, function: Out<*const ()>, _version: i32, _flags: u64, status: Out<i32>) |_driver| {
+    fn cuGetProcAddress_v2(
+        name: Text, function: Out<*const ()>, _version: i32, _flags: u64, status: Out<i32>,
+    ) |_driver| {
         let found = find(&name.read()?);
         status.set_if_wanted(if found.is_some() { 0 } else { 1 });
         function.set(found.unwrap_or(std::ptr::null()))?;

@@ -39,7 +39,9 @@ functions! {
     fn cuModuleLoadData(module: Out<Handle>, image: Text) |driver| { driver.load(module, &image) }
 
     /// Loads a module from memory; the options speak of a compiler that is not here.
-    fn cuModuleLoadDataEx(module: Out<Handle>, image: Text, _count: u32, _options: *mut i32, _values: *mut *mut c_void) |driver| {
+    fn cuModuleLoadDataEx(
+        module: Out<Handle>, image: Text, _count: u32, _options: *mut i32, _values: *mut *mut c_void,
+    ) |driver| {
         driver.load(module, &image)
     }
 
@@ -91,7 +93,8 @@ functions! {
         match number {
             8 => {
                 let allowed = SHARED_LIMIT_OPT_IN - found.program.static_shared;
-                found.dynamic_limit = Some(u64::try_from(value).ok().filter(|&bytes| bytes <= allowed).ok_or(Code::INVALID_VALUE)?);
+                let bytes = u64::try_from(value).ok().filter(|&bytes| bytes <= allowed);
+                found.dynamic_limit = Some(bytes.ok_or(Code::INVALID_VALUE)?);
                 Ok(())
             }
             9 if (-1..=100).contains(&value) => Ok(()),

@@ -1,6 +1,8 @@
 //! What the integration tests share: the emulator opened in front of cudarc, its control interface, one test at a time.
 #![allow(dead_code, reason = "each test file uses its own part")]
 
+pub mod broken;
+
 use cudarc::driver::{CudaContext, CudaFunction, CudaStream, DriverError, sys::CUresult};
 use cudarc::nvrtc::Ptx;
 use libloading::os::unix::{Library, RTLD_GLOBAL, RTLD_NOW};
@@ -55,6 +57,7 @@ impl Emulator {
             ("POOLS", "1"),
             ("STRICT", "1"),
             ("WATCHDOG", "100000000"),
+            ("WORKERS", "2"),
         ];
         for (name, value) in defaults.iter().chain(settings) {
             emulator.set(name, value);

@@ -8,9 +8,10 @@ use super::FirElement;
 use super::kernel_gradient::{self, Job};
 use super::registers::{Access, Register};
 use super::scratch::Scratch;
-use super::sums::{self, Stores, Sums};
+use super::sums::{self, Rows, Stores, Sums};
 use super::tile::{Tile, Worker};
 use crate::core::dtype::{BFloat16, Element, Float16};
+use crate::core::error::Result;
 use crate::devices::cpu::simd;
 use crate::devices::cpu::simd::avx2::{self, Avx2Element, F32x8, F64x4};
 
@@ -335,9 +336,16 @@ macro_rules! sums {
             $register: Access<S> + Access<D>,
         {
             #[target_feature(enable = "avx2,fma,f16c")]
-            unsafe fn write(sources: &[*const S], taps: &[$number], target: *mut D, count: usize, stores: Stores) {
+            unsafe fn write(
+                sources: &[*const S],
+                taps: &[$number],
+                target: *mut D,
+                count: usize,
+                rows: Rows,
+                stores: Stores,
+            ) {
                 // SAFETY: the caller's promise.
-                unsafe { sums::write::<S, D, Self>(sources, taps, target, count, stores) }
+                unsafe { sums::write::<S, D, Self>(sources, taps, target, count, rows, stores) }
             }
             #[target_feature(enable = "avx2,fma,f16c")]
             unsafe fn write_phases<const P: usize>(
@@ -346,9 +354,10 @@ macro_rules! sums {
                 bounds: &[usize],
                 target: *mut D,
                 count: usize,
+                rows: Rows,
             ) {
                 // SAFETY: the caller's promise.
-                unsafe { sums::write_phases::<S, D, Self, P>(sources, taps, bounds, target, count) }
+                unsafe { sums::write_phases::<S, D, Self, P>(sources, taps, bounds, target, count, rows) }
             }
         }
     };
@@ -371,7 +380,7 @@ pub unsafe fn tile<T: FirElement>(worker: &mut Worker<'_, T::Compute>, tile: &Ti
 /// # Safety
 /// As [`kernel_gradient::product_sums`]; AVX2, FMA and F16C were detected.
 #[target_feature(enable = "avx2,fma,f16c")]
-pub unsafe fn product_sums<T: FirElement>(job: &Job<'_>, tiles: Range<usize>, scratch: &mut Scratch) {
+pub unsafe fn product_sums<T: FirElement>(job: &Job<'_>, tiles: Range<usize>, scratch: &mut Scratch) -> Result<()> {
     // SAFETY: the caller's promise.
     unsafe { kernel_gradient::product_sums::<T, T::Register>(job, tiles, scratch) }
 }

@@ -2,7 +2,9 @@
 
 use smallvec::SmallVec;
 
+use crate::core::device::Device;
 use crate::core::dtype::{Compute, DType, Element};
+use crate::core::error::{Error, Result};
 use crate::core::tensor::TensorView;
 use crate::with_element;
 
@@ -17,24 +19,23 @@ pub struct Taps<C> {
 
 impl<C: Compute> Taps<C> {
     /// Reads a kernel, reversed in both directions where `reverse`, and multiplies it by `gain`.
-    pub fn read(kernel: &TensorView<'_>, reverse: bool, gain: f64) -> Self {
+    pub fn read(kernel: &TensorView<'_>, reverse: bool, gain: f64) -> Result<Self> {
         let (rows, columns) = (kernel.shape()[0], kernel.shape()[1]);
-        let mut values = with_element!(kernel.dtype(), K => read_values::<K>(kernel, rows, columns));
+        let mut values = with_element!(kernel.dtype(), K => read_values::<K>(kernel, rows, columns))?;
         if C::DTYPE != DType::Float64 {
             values.iter_mut().for_each(|value| *value = C::from_f64(*value).to_f64());
         }
         if reverse {
             values.reverse();
         }
-        Taps {
-            separable: factor(&values, columns, gain),
-            full: values.iter().map(|&value| C::from_f64(value * gain)).collect(),
-        }
+        let mut full = room(values.len())?;
+        full.extend(values.iter().map(|&value| C::from_f64(value * gain)));
+        Ok(Taps { separable: factor(&values, columns, gain), full })
     }
 }
 
-fn read_values<K: Element>(kernel: &TensorView<'_>, rows: usize, columns: usize) -> SmallVec<[f64; 64]> {
-    let mut values = SmallVec::with_capacity(rows * columns);
+fn read_values<K: Element>(kernel: &TensorView<'_>, rows: usize, columns: usize) -> Result<SmallVec<[f64; 64]>> {
+    let mut values = room(rows * columns)?;
     for row in 0..rows as isize {
         for column in 0..columns as isize {
             let offset = row * kernel.strides[0] + column * kernel.strides[1];
@@ -43,7 +44,15 @@ fn read_values<K: Element>(kernel: &TensorView<'_>, rows: usize, columns: usize)
             values.push(value.to_compute().to_f64());
         }
     }
-    values
+    Ok(values)
+}
+
+/// Room for so many taps; a kernel that is one number repeated may have more than memory holds.
+fn room<C: Copy>(taps: usize) -> Result<SmallVec<[C; 64]>> {
+    let bytes = taps.saturating_mul(size_of::<C>());
+    let mut room = SmallVec::new();
+    let out_of_memory = |_| Error::OutOfMemory { device: Device::Cpu.to_string(), bytes };
+    room.try_reserve_exact(taps).map(|()| room).map_err(out_of_memory)
 }
 
 /// The factors along x and y, by the row and the column of the largest tap. They are accepted only

@@ -10,12 +10,12 @@ use super::layout::{Layout, Side, copy_strided};
 use super::registers::{Access, Register};
 use super::scratch::Scratch;
 use super::strip::Strip;
-use super::sums::{Filter, Stores};
+use super::sums::{Ahead, Filter, Rows, Stores};
 use crate::core::dtype::{Compute, Element};
 use crate::core::error::Result;
 use crate::core::tensor::{Parts, TensorView, TensorViewMut};
 use crate::devices::cpu::features::Level;
-use crate::devices::cpu::parallel;
+use crate::devices::cpu::{memory, parallel};
 use crate::operators::upfirdn2d::params::{Geometry, UpFirDn2dArgs};
 
 /// How many products a place of a register adds up before it goes into a float64 sum.
@@ -39,17 +39,17 @@ pub fn sums<T: FirElement>(geometry: Geometry, x: &TensorView<'_>, dy: &TensorVi
     let taps = (geometry.x.taps * geometry.y.taps) as usize;
     let grid = Grid::new(&geometry, &layout);
     if dy.shape().elements() == 0 || x.shape().elements() == 0 {
-        return Ok(vec![0.0; taps]);
+        return memory::numbers(0.0, taps);
     }
     let bytes = |parts: &Parts| parts.shape().elements() as f64 * size_of::<T>() as f64;
     let products = dy.shape().elements() as f64 * (geometry.x.most_taps() * geometry.y.most_taps()) as f64;
     let work = (bytes(x) + bytes(dy)).max(products);
     let most = MOST_TASKS.min(SUMS_BYTES / (8 * taps)).min(grid.tiles).max(1);
     let tasks = ((work / TASK_BYTES) as usize).clamp(1, most);
-    let mut partial = vec![0.0; tasks * taps];
+    let mut partial = memory::numbers(0.0, tasks * taps)?;
     let all_sums = Sums(partial.as_mut_ptr());
     let level = Level::current();
-    parallel::for_each(tasks, work as usize, |task| {
+    parallel::try_for_each(tasks, work as usize, |task| {
         let tiles = task * grid.tiles / tasks..(task + 1) * grid.tiles / tasks;
         let all_sums = &all_sums;
         Scratch::with(|scratch| {
@@ -64,9 +64,9 @@ pub fn sums<T: FirElement>(geometry: Geometry, x: &TensorView<'_>, dy: &TensorVi
                     _ => super::native::product_sums::<T>(&job, tiles, scratch),
                 }
             }
-        });
+        })
     })?;
-    let mut total = vec![0.0; taps];
+    let mut total = memory::numbers(0.0, taps)?;
     for sums in partial.chunks_exact(taps) {
         total.iter_mut().zip(sums).for_each(|(total, sum)| *total += sum);
     }
@@ -127,7 +127,7 @@ pub struct Job<'a> {
 /// The register's level was detected, every element of the layout is readable, and `job.sums` holds one
 /// writable number for each tap.
 #[inline(always)]
-pub unsafe fn product_sums<T, R>(job: &Job<'_>, tiles: Range<usize>, scratch: &mut Scratch)
+pub unsafe fn product_sums<T, R>(job: &Job<'_>, tiles: Range<usize>, scratch: &mut Scratch) -> Result<()>
 where
     T: Element,
     R: Filter<T, Number = T::Compute>,
@@ -145,7 +145,7 @@ where
         let strip = Strip::new(x, columns.clone(), pixel);
         let gathered = strip.inside_length().max(columns.len() * pixel);
         let lengths = [ring * strip.prepared_length(), strip.output_length(), taps * PLACES, gathered];
-        let [prepared, split, places, gathered] = scratch.numbers::<T::Compute, 4>(lengths);
+        let [prepared, split, places, gathered] = scratch.numbers::<T::Compute, 4>(lengths)?;
         // SAFETY: the scratch memory just given holds these; what no input fills stays zero.
         unsafe {
             prepared.write_bytes(0, lengths[0]);
@@ -167,12 +167,12 @@ where
                         let place = (next, strip.inside.start, strip.inside_length());
                         let source = row_of::<T>(&layout.first, offsets.0, place, pixel, gathered.cast());
                         let target = prepared.add((next as usize & (ring - 1)) * strip.prepared_length());
-                        strip.split::<T, R>(source, target, Stores::Cached);
+                        strip.split::<T, R>(source, target, Rows::ONE, ahead(&layout.first));
                         next += 1;
                     }
                     let place = (row as i64, columns.start as i64, columns.len() * pixel);
                     let dy = row_of::<T>(&layout.second, offsets.1, place, pixel, gathered.cast());
-                    strip.split_outputs::<T, R>(dy, split);
+                    strip.split_outputs::<T, R>(dy, split, ahead(&layout.second));
                     rows.clear();
                     for input in inputs {
                         let tap = support.tap + (input - support.start) * y.up;
@@ -192,6 +192,12 @@ where
         // SAFETY: `places` and `sums` hold one entry for each tap.
         unsafe { flush::<R>(places, *sums, taps) };
     }
+    Ok(())
+}
+
+/// Reads a dense row and asks for one that follows.
+fn ahead(side: &Side) -> Stores {
+    if side.dense { Stores::CachedAhead(Ahead::rows(side.row, 1)) } else { Stores::Cached }
 }
 
 /// The elements of a row from a column on: in place, or brought together.

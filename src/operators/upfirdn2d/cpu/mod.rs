@@ -59,7 +59,7 @@ pub fn forward(call: &Call<'_>) -> Result<()> {
     let Some(y) = &call.outputs[0] else { return Ok(()) };
     let (x, k, args) = (call.input(0), call.input(1), UpFirDn2dArgs::from_args(call.args));
     let geometry = checked_geometry(&args, x.shape(), k.shape())?;
-    with_element!(y.dtype(), T => filter::<T>(geometry, &Taps::read(k, !args.flip_kernel, args.gain), x, y))
+    with_element!(y.dtype(), T => filter::<T>(geometry, &Taps::read(k, !args.flip_kernel, args.gain)?, x, y))
 }
 
 /// dX of dY and K: the adjoint, with the kernel the other way round.
@@ -67,7 +67,7 @@ pub fn gradient(call: &Call<'_>) -> Result<()> {
     let Some(dx) = &call.outputs[0] else { return Ok(()) };
     let (dy, k, args) = (call.input(0), call.input(1), UpFirDn2dArgs::from_args(call.args));
     let geometry = checked_geometry(&args, call.input(2).shape(), k.shape())?.transposed();
-    with_element!(dx.dtype(), T => filter::<T>(geometry, &Taps::read(k, args.flip_kernel, args.gain), dy, dx))
+    with_element!(dx.dtype(), T => filter::<T>(geometry, &Taps::read(k, args.flip_kernel, args.gain)?, dy, dx))
 }
 
 /// dK of X and dY.
@@ -92,12 +92,12 @@ fn filter<T: FirElement>(
     }
     let plan = Plan::new::<T>(geometry, taps, &layout);
     let (level, tiles) = (Level::current(), plan.strips * plan.bands * layout.planes);
-    parallel::for_each(plan.tasks(layout.planes), plan.work, |task| {
+    parallel::try_for_each(plan.tasks(layout.planes), plan.work, |task| {
         let first = task * plan.tiles;
         Scratch::with(|scratch| {
             // SAFETY: the views promise every element of the layout, and tiles write disjoint parts.
-            unsafe { run_tiles::<T>(level, &plan, taps, &layout, first..(first + plan.tiles).min(tiles), scratch) };
-        });
+            unsafe { run_tiles::<T>(level, &plan, taps, &layout, first..(first + plan.tiles).min(tiles), scratch) }
+        })
     })
 }
 
@@ -113,12 +113,12 @@ unsafe fn run_tiles<T: FirElement>(
     layout: &Layout,
     tiles: Range<usize>,
     scratch: &mut Scratch,
-) {
+) -> Result<()> {
     let per_strip = layout.planes * plan.bands;
     let mut tile = tiles.start;
     while tile < tiles.end {
         let strip = tile / per_strip;
-        let mut worker = Worker::new(plan, taps, strip * plan.strip, scratch);
+        let mut worker = Worker::new(plan, taps, strip * plan.strip, scratch)?;
         let (mut plane, mut band) = (tile % per_strip / plan.bands, tile % plan.bands);
         let end = tiles.end.min((strip + 1) * per_strip);
         while tile < end {
@@ -131,6 +131,7 @@ unsafe fn run_tiles<T: FirElement>(
             }
         }
     }
+    Ok(())
 }
 
 /// # Safety

@@ -5,14 +5,15 @@ use std::ops::Range;
 use super::kernel_gradient::{self, Job};
 use super::registers::Portable;
 use super::scratch::Scratch;
-use super::sums::{self, Stores, Sums};
+use super::sums::{self, Rows, Stores, Sums};
 use super::tile::{Tile, Worker};
 use crate::core::dtype::{Compute, Element};
+use crate::core::error::Result;
 
 impl<C: Compute, S: Element<Compute = C>, D: Element<Compute = C>> Sums<S, D> for Portable<C> {
-    unsafe fn write(sources: &[*const S], taps: &[C], target: *mut D, count: usize, stores: Stores) {
+    unsafe fn write(sources: &[*const S], taps: &[C], target: *mut D, count: usize, rows: Rows, stores: Stores) {
         // SAFETY: the caller's promise.
-        unsafe { sums::write::<S, D, Self>(sources, taps, target, count, stores) }
+        unsafe { sums::write::<S, D, Self>(sources, taps, target, count, rows, stores) }
     }
     unsafe fn write_phases<const P: usize>(
         sources: &[*const S],
@@ -20,9 +21,10 @@ impl<C: Compute, S: Element<Compute = C>, D: Element<Compute = C>> Sums<S, D> fo
         bounds: &[usize],
         target: *mut D,
         count: usize,
+        rows: Rows,
     ) {
         // SAFETY: the caller's promise.
-        unsafe { sums::write_phases::<S, D, Self, P>(sources, taps, bounds, target, count) }
+        unsafe { sums::write_phases::<S, D, Self, P>(sources, taps, bounds, target, count, rows) }
     }
 }
 
@@ -39,7 +41,7 @@ pub unsafe fn tile<T: Element>(worker: &mut Worker<'_, T::Compute>, tile: &Tile<
 ///
 /// # Safety
 /// As [`kernel_gradient::product_sums`].
-pub unsafe fn product_sums<T: Element>(job: &Job<'_>, tiles: Range<usize>, scratch: &mut Scratch) {
+pub unsafe fn product_sums<T: Element>(job: &Job<'_>, tiles: Range<usize>, scratch: &mut Scratch) -> Result<()> {
     // SAFETY: the caller's promise; every processor has these registers.
     unsafe { kernel_gradient::product_sums::<T, Portable<T::Compute>>(job, tiles, scratch) }
 }

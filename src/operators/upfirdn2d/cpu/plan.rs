@@ -3,7 +3,7 @@
 
 use super::factor::Taps;
 use super::layout::Layout;
-use crate::core::dtype::{Compute, Element};
+use crate::core::dtype::Element;
 use crate::devices::cpu::features::last_level_cache;
 use crate::operators::upfirdn2d::params::Geometry;
 
@@ -30,6 +30,9 @@ const TILE_PRODUCTS: f64 = 1e7;
 /// Elements of strided tensors that are brought together at a time.
 const GATHERED_ELEMENTS: usize = 1 << 16;
 
+/// Calls that touch less memory find it in the second-level cache.
+const AHEAD_BYTES: f64 = (1 << 20) as f64;
+
 /// A call cut into tiles.
 pub struct Plan {
     /// Both directions.
@@ -46,6 +49,8 @@ pub struct Plan {
     pub gathered: usize,
     /// Whether outputs go past the caches.
     pub streaming: bool,
+    /// Whether so much is read that asking for it ahead of time pays.
+    pub ahead: bool,
     /// How many strips a row has.
     pub strips: usize,
     /// How many bands a plane has.
@@ -60,7 +65,7 @@ impl Plan {
     /// The plan of a call on element type `T`.
     pub fn new<T: Element>(geometry: Geometry, taps: &Taps<T::Compute>, layout: &Layout) -> Self {
         let (x, y) = (&geometry.x, &geometry.y);
-        let (order, products) = choose_order(&geometry, taps);
+        let (order, products) = choose_order::<T>(&geometry, taps);
         let pixel = layout.pixel;
         let limit = if pixel > 1 { STRIP_PIXEL_ELEMENTS / pixel } else { STRIP_ELEMENTS };
         let (period, step) = x.period();
@@ -102,6 +107,7 @@ impl Plan {
             band,
             gathered,
             streaming: dense && bytes > (last_level_cache() / 4 * 3) as f64,
+            ahead: dense && bytes > AHEAD_BYTES,
             strips,
             bands,
             tiles: (1.0 / tile_cost).clamp(1.0, 4096.0) as usize,
@@ -117,14 +123,16 @@ impl Plan {
 
 /// The cheaper order, and its multiplications for one output row of one plane. Each pass over a row also
 /// loads and stores it, which counts as two.
-fn choose_order<C: Compute>(geometry: &Geometry, taps: &Taps<C>) -> (Order, f64) {
+fn choose_order<T: Element>(geometry: &Geometry, taps: &Taps<T::Compute>) -> (Order, f64) {
     let (x, y) = (&geometry.x, &geometry.y);
     let (nx, ny) = (x.most_taps() as f64, y.most_taps() as f64);
     let (input, output) = (x.input as f64, x.output as f64);
     let share = y.input as f64 / y.output.max(1) as f64;
     let shuffle = if x.period() == (1, 1) { 0.0 } else { 2.0 };
-    let vertical = input * (ny + 2.0) + output * (nx + 2.0 + shuffle);
-    let horizontal = share * (input * 2.0 + output * (nx + 2.0 + shuffle)) + output * (ny + 2.0);
+    // A half-precision input is widened at each load.
+    let load = if size_of::<T>() == 2 { 1.0 } else { 0.0 };
+    let vertical = input * (ny * (1.0 + load) + 2.0) + output * (nx + 2.0 + shuffle);
+    let horizontal = share * (input * (2.0 + load) + output * (nx + 2.0 + shuffle)) + output * (ny + 2.0);
     let direct = share * input * 2.0 + output * (nx * ny + 2.0 + shuffle);
     // Where both exist, the direct sum must not round more often than the two sums.
     let may_be_direct = taps.separable.is_none() || nx * ny <= nx + ny;

@@ -2,6 +2,9 @@
 
 use std::cell::RefCell;
 
+use crate::core::error::Result;
+use crate::devices::cpu::memory;
+
 /// One cache line.
 #[derive(Clone, Copy)]
 #[repr(C, align(64))]
@@ -22,7 +25,7 @@ thread_local! {
 
 impl Scratch {
     /// Runs the body with this thread's memory, or with fresh memory where the thread's is in use.
-    pub fn with<Result>(body: impl FnOnce(&mut Scratch) -> Result) -> Result {
+    pub fn with<R>(body: impl FnOnce(&mut Scratch) -> R) -> R {
         SCRATCH.with(|scratch| match scratch.try_borrow_mut() {
             Ok(mut scratch) => {
                 let result = body(&mut scratch);
@@ -37,7 +40,7 @@ impl Scratch {
 
     /// Room for so many numbers each, at the start of cache lines, with values of an earlier use. What
     /// the last call gave is gone.
-    pub fn numbers<C: Copy, const N: usize>(&mut self, lengths: [usize; N]) -> [*mut C; N] {
+    pub fn numbers<C: Copy, const N: usize>(&mut self, lengths: [usize; N]) -> Result<[*mut C; N]> {
         let mut end = 0;
         let starts = lengths.map(|length| {
             let start = end;
@@ -45,9 +48,11 @@ impl Scratch {
             start
         });
         if self.lines.len() < end {
+            let missing = end - self.lines.len();
+            memory::reserve(&mut self.lines, missing)?;
             self.lines.resize(end, Line([0; 64]));
         }
         let base = self.lines.as_mut_ptr();
-        starts.map(|start| base.wrapping_add(start).cast())
+        Ok(starts.map(|start| base.wrapping_add(start).cast()))
     }
 }

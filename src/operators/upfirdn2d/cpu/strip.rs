@@ -10,7 +10,7 @@ use smallvec::SmallVec;
 use std::ops::Range;
 
 use super::registers::{Access, Register};
-use super::sums::{Stores, Sums};
+use super::sums::{Rows, Stores, Sums};
 use crate::core::dtype::{Compute, Element};
 use crate::operators::upfirdn2d::params::Axis;
 
@@ -131,31 +131,51 @@ impl Strip {
         }
     }
 
-    /// Splits the columns inside, of which `source` points to the first, into a prepared row.
+    /// Splits the columns inside, of which `source` points to the first, into prepared rows.
     ///
     /// # Safety
-    /// The register's level was detected, the columns inside are readable, `prepared` holds
-    /// `prepared_length` elements.
+    /// The register's level was detected, the columns inside are readable, each prepared row
+    /// holds `prepared_length` elements.
     #[inline(always)]
-    pub unsafe fn split<S, R>(&self, source: *const S, prepared: *mut R::Number, stores: Stores)
+    pub unsafe fn split<S, R>(&self, source: *const S, prepared: *mut R::Number, rows: Rows, stores: Stores)
     where
         S: Element<Compute = R::Number>,
         R: Sums<S, <R as Register>::Number> + Sums<<R as Register>::Number, <R as Register>::Number>,
     {
-        let one = [R::Number::from_f64(1.0)];
         // SAFETY: the caller's promise; each column goes to the place that `new` gave it.
         unsafe {
             if self.step == 1 {
-                let target = prepared.add(self.inside_offset());
-                return <R as Sums<S, R::Number>>::write(&[source], &one, target, self.inside_length(), stores);
+                let (one, target) = ([R::Number::from_f64(1.0)], prepared.add(self.inside_offset()));
+                return <R as Sums<S, R::Number>>::write(&[source], &one, target, self.inside_length(), rows, stores);
             }
+            let (mut source, mut prepared) = (source, prepared);
+            for _ in 0..rows.count {
+                self.split_row::<S, R>(source, prepared);
+                source = source.wrapping_byte_offset(rows.source);
+                prepared = prepared.wrapping_byte_offset(rows.target);
+            }
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn split_row<S, R>(&self, source: *const S, prepared: *mut R::Number)
+    where
+        S: Element<Compute = R::Number>,
+        R: Sums<S, <R as Register>::Number> + Sums<<R as Register>::Number, <R as Register>::Number>,
+    {
+        // SAFETY: the caller's promise; each column goes to the place that `new` gave it.
+        unsafe {
             let start = (self.inside.start - self.first) as usize;
             let end = (self.inside.end - self.first) as usize;
             let place = |column: usize| prepared.add(column % self.step * self.pitch + column / self.step * self.pixel);
             if self.pixel > 1 {
-                for column in start..end {
+                let one = [R::Number::from_f64(1.0)];
+                let step = (self.step * self.pixel * size_of::<S>()) as isize;
+                let width = (self.pixel * size_of::<R::Number>()) as isize;
+                for column in start..end.min(start + self.step) {
                     let from = source.add((column - start) * self.pixel);
-                    <R as Sums<S, R::Number>>::write(&[from], &one, place(column), self.pixel, Stores::Cached);
+                    let rows = Rows { count: (end - column).div_ceil(self.step), source: step, target: width };
+                    <R as Sums<S, R::Number>>::write(&[from], &one, place(column), self.pixel, rows, Stores::Cached);
                 }
                 return;
             }
@@ -204,14 +224,20 @@ impl Strip {
         }
     }
 
-    /// Writes the strip's outputs of one row.
+    /// Writes the strip's outputs of some rows.
     ///
     /// # Safety
     /// The register's level was detected, the terms' rows are prepared, the strip's columns are
     /// writable at the target, `spare` holds `output_length` elements.
     #[inline(always)]
-    pub unsafe fn write<D, R>(&self, terms: &Terms<R::Number>, target: *mut D, spare: *mut R::Number, stores: Stores)
-    where
+    pub unsafe fn write<D, R>(
+        &self,
+        terms: &Terms<R::Number>,
+        target: *mut D,
+        spare: *mut R::Number,
+        rows: Rows,
+        stores: Stores,
+    ) where
         D: Element<Compute = R::Number>,
         R: Sums<<R as Register>::Number, D> + Sums<<R as Register>::Number, <R as Register>::Number>,
     {
@@ -220,24 +246,30 @@ impl Strip {
         // SAFETY: the caller's promise; prepared rows have the slack that reading past the end needs.
         unsafe {
             match self.phases {
-                1 => <R as Sums<R::Number, D>>::write(sources, taps, target, width * self.pixel, stores),
+                1 => <R as Sums<R::Number, D>>::write(sources, taps, target, width * self.pixel, rows, stores),
                 2 if self.pixel == 1 && !gaps => {
-                    <R as Sums<R::Number, D>>::write_phases::<2>(sources, taps, bounds, target, width)
+                    <R as Sums<R::Number, D>>::write_phases::<2>(sources, taps, bounds, target, width, rows)
                 }
                 3 if self.pixel == 1 && !gaps => {
-                    <R as Sums<R::Number, D>>::write_phases::<3>(sources, taps, bounds, target, width)
+                    <R as Sums<R::Number, D>>::write_phases::<3>(sources, taps, bounds, target, width, rows)
                 }
                 4 if self.pixel == 1 && !gaps => {
-                    <R as Sums<R::Number, D>>::write_phases::<4>(sources, taps, bounds, target, width)
+                    <R as Sums<R::Number, D>>::write_phases::<4>(sources, taps, bounds, target, width, rows)
                 }
-                _ => self.write_apart::<D, R>(terms, target, spare),
+                _ => {
+                    for row in 0..rows.count as isize {
+                        let target = target.wrapping_byte_offset(row * rows.target);
+                        self.write_apart::<D, R>(terms, row * rows.source, target, spare);
+                    }
+                }
             }
         }
     }
 
-    /// Any number of phases: pixels one by one, or single elements by way of spare memory.
+    /// Any number of phases, from rows so many bytes on: pixels one by one, or single elements by way
+    /// of spare memory.
     #[inline(always)]
-    unsafe fn write_apart<D, R>(&self, terms: &Terms<R::Number>, target: *mut D, spare: *mut R::Number)
+    unsafe fn write_apart<D, R>(&self, terms: &Terms<R::Number>, moved: isize, target: *mut D, spare: *mut R::Number)
     where
         D: Element<Compute = R::Number>,
         R: Sums<<R as Register>::Number, D> + Sums<<R as Register>::Number, <R as Register>::Number>,
@@ -248,21 +280,22 @@ impl Strip {
             let count = (self.columns.len() - phase).div_ceil(self.phases);
             // SAFETY: the promise of `write`.
             unsafe {
+                let moved = terms.sources[start..end].iter().map(|source| source.wrapping_byte_offset(moved));
+                let sources: SmallVec<[*const R::Number; 32]> = moved.collect();
                 if self.pixel == 1 {
-                    let sources = &terms.sources[start..end];
-                    <R as Sums<R::Number, R::Number>>::write(sources, taps, spare, count, Stores::Cached);
+                    let stores = Stores::Cached;
+                    <R as Sums<R::Number, R::Number>>::write(&sources, taps, spare, count, Rows::ONE, stores);
                     for q in 0..count {
                         let value = D::from_compute(spare.add(q).read());
                         target.add(q * self.phases + phase).write_unaligned(value);
                     }
                 } else {
-                    let mut sources: SmallVec<[*const R::Number; 32]> =
-                        SmallVec::from_slice(&terms.sources[start..end]);
-                    for q in 0..count {
-                        let place = target.add((q * self.phases + phase) * self.pixel);
-                        <R as Sums<R::Number, D>>::write(&sources, taps, place, self.pixel, Stores::Cached);
-                        sources.iter_mut().for_each(|source| *source = source.wrapping_add(self.pixel));
-                    }
+                    // Pixels are rows of their own, each a period after the last.
+                    let width = (self.pixel * size_of::<R::Number>()) as isize;
+                    let step = (self.phases * self.pixel * size_of::<D>()) as isize;
+                    let rows = Rows { count, source: width, target: step };
+                    let first = target.add(phase * self.pixel);
+                    <R as Sums<R::Number, D>>::write(&sources, taps, first, self.pixel, rows, Stores::Cached);
                 }
             }
             start = end;
@@ -282,7 +315,7 @@ impl Strip {
     /// # Safety
     /// The register's level was detected, the strip's columns are readable, `target` holds `output_length`.
     #[inline(always)]
-    pub unsafe fn split_outputs<S, R>(&self, source: *const S, target: *mut R::Number)
+    pub unsafe fn split_outputs<S, R>(&self, source: *const S, target: *mut R::Number, stores: Stores)
     where
         S: Element<Compute = R::Number>,
         R: Sums<S, <R as Register>::Number> + Sums<<R as Register>::Number, <R as Register>::Number>,
@@ -292,7 +325,7 @@ impl Strip {
         // SAFETY: the caller's promise; phase starts and counts follow from the width.
         unsafe {
             if self.phases == 1 {
-                return <R as Sums<S, R::Number>>::write(&[source], &one, target, width * pixel, Stores::Cached);
+                return <R as Sums<S, R::Number>>::write(&[source], &one, target, width * pixel, Rows::ONE, stores);
             }
             let mut from_registers = 0;
             if pixel == 1 {
@@ -306,13 +339,16 @@ impl Strip {
             let mut start = 0;
             for phase in 0..self.phases {
                 let count = (width - phase).div_ceil(self.phases);
-                for q in from_registers..count {
-                    let (from, to) = (source.add((q * self.phases + phase) * pixel), target.add((start + q) * pixel));
-                    if pixel == 1 {
-                        to.write(from.read_unaligned().to_compute());
-                    } else {
-                        <R as Sums<S, R::Number>>::write(&[from], &one, to, pixel, Stores::Cached);
+                if pixel == 1 {
+                    for q in from_registers..count {
+                        let value = source.add(q * self.phases + phase).read_unaligned();
+                        target.add(start + q).write(value.to_compute());
                     }
+                } else {
+                    let step = (self.phases * pixel * size_of::<S>()) as isize;
+                    let rows = Rows { count, source: step, target: (pixel * size_of::<R::Number>()) as isize };
+                    let (from, to) = (source.add(phase * pixel), target.add(start * pixel));
+                    <R as Sums<S, R::Number>>::write(&[from], &one, to, pixel, rows, Stores::Cached);
                 }
                 start += count;
             }

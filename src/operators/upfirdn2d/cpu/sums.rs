@@ -25,6 +25,9 @@ trait Sum<R: Register> {
     /// # Safety
     /// Every source is readable there.
     unsafe fn part(&self, q: usize, count: usize) -> R;
+
+    /// Moves every source on by so many bytes.
+    fn advance(&mut self, bytes: isize);
 }
 
 /// A number of terms known to the compiler: sources and taps stay in registers.
@@ -86,6 +89,13 @@ where
             sum
         }
     }
+
+    #[inline(always)]
+    fn advance(&mut self, bytes: isize) {
+        for k in 0..N {
+            self.sources[k] = self.sources[k].wrapping_byte_offset(bytes);
+        }
+    }
 }
 
 /// Any number of terms, at least one.
@@ -93,6 +103,8 @@ where
 struct Many<'a, S, R: Register> {
     sources: &'a [*const S],
     taps: &'a [R::Number],
+    /// How many bytes the sources have moved on.
+    moved: isize,
 }
 
 impl<S, R> Sum<R> for Many<'_, S, R>
@@ -104,15 +116,16 @@ where
     unsafe fn block<const B: usize>(&self, q: usize) -> [R; B] {
         // SAFETY: the caller's promise; there is a tap for every source.
         unsafe {
-            let tap = R::splat(self.taps[0]);
+            let (source, tap) = (self.sources[0].wrapping_byte_offset(self.moved).add(q), R::splat(self.taps[0]));
             let mut sums = [tap; B];
             for b in 0..B {
-                sums[b] = R::load(self.sources[0].add(q + b * R::LANES)).mul(tap);
+                sums[b] = R::load(source.add(b * R::LANES)).mul(tap);
             }
             for k in 1..self.sources.len() {
-                let (source, tap) = (*self.sources.get_unchecked(k), R::splat(*self.taps.get_unchecked(k)));
+                let source = self.sources.get_unchecked(k).wrapping_byte_offset(self.moved).add(q);
+                let tap = R::splat(*self.taps.get_unchecked(k));
                 for b in 0..B {
-                    sums[b] = R::load(source.add(q + b * R::LANES)).multiply_add(tap, sums[b]);
+                    sums[b] = R::load(source.add(b * R::LANES)).multiply_add(tap, sums[b]);
                 }
             }
             sums
@@ -123,12 +136,19 @@ where
     unsafe fn part(&self, q: usize, count: usize) -> R {
         // SAFETY: the caller's promise.
         unsafe {
-            let mut sum = R::load_part(self.sources[0].add(q), count).mul(R::splat(self.taps[0]));
-            for (&source, &tap) in self.sources[1..].iter().zip(&self.taps[1..]) {
-                sum = R::load_part(source.add(q), count).multiply_add(R::splat(tap), sum);
+            let source = self.sources[0].wrapping_byte_offset(self.moved).add(q);
+            let mut sum = R::load_part(source, count).mul(R::splat(self.taps[0]));
+            for (source, &tap) in self.sources[1..].iter().zip(&self.taps[1..]) {
+                let source = source.wrapping_byte_offset(self.moved).add(q);
+                sum = R::load_part(source, count).multiply_add(R::splat(tap), sum);
             }
             sum
         }
+    }
+
+    #[inline(always)]
+    fn advance(&mut self, bytes: isize) {
+        self.moved += bytes;
     }
 }
 
@@ -143,15 +163,15 @@ macro_rules! with_sum {
             4 => with_sum!(@few 4, $sources, $taps, $sum, $block => $body),
             6 => with_sum!(@few 6, $sources, $taps, $sum, $block => $body),
             _ => {
-                const $block: usize = 4;
-                let $sum = &Many::<S, R> { sources: $sources, taps: $taps };
+                const $block: usize = 8;
+                let mut $sum = Many::<S, R> { sources: $sources, taps: $taps, moved: 0 };
                 $body
             }
         }
     };
     (@few $n:literal, $sources:expr, $taps:expr, $sum:ident, $block:ident => $body:expr) => {{
         const $block: usize = 2;
-        let $sum = &Few::<S, R, $n>::new($sources, $taps);
+        let mut $sum = Few::<S, R, $n>::new($sources, $taps);
         $body
     }};
 }
@@ -161,10 +181,49 @@ macro_rules! with_sum {
 pub enum Stores {
     /// Into the caches; sources are read at the summed places alone.
     Cached,
-    /// As `Cached`, and what stands so many bytes after the last source is asked for meanwhile.
-    CachedAhead(isize),
+    /// As `Cached`, and rows that will be read soon are asked for meanwhile.
+    CachedAhead(Ahead),
     /// Whole lines past the caches. Sources must be readable one register past the end.
     Streamed,
+}
+
+/// Rows that will be read soon.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Ahead {
+    /// Bytes from the last source to the first of them.
+    pub first: isize,
+    /// Bytes from each to the next.
+    pub step: isize,
+    /// How many.
+    pub rows: usize,
+}
+
+/// How far ahead of its use memory is asked for.
+const AHEAD_BYTES: usize = 4096;
+
+impl Ahead {
+    /// Rows so many bytes apart, of which `count` at a time are read for the first time.
+    pub fn rows(step: isize, count: usize) -> Self {
+        let turns = AHEAD_BYTES.div_ceil((step.unsigned_abs() * count).max(1)).min(64);
+        let count = count.min(4);
+        Ahead { first: step.wrapping_mul((1 + (turns - 1) * count) as isize), step, rows: count }
+    }
+}
+
+/// Sums of several rows at once, with the same taps.
+#[derive(Clone, Copy)]
+pub struct Rows {
+    /// How many.
+    pub count: usize,
+    /// Bytes from row to row of every source.
+    pub source: isize,
+    /// Bytes from row to row of the target.
+    pub target: isize,
+}
+
+impl Rows {
+    /// A single row.
+    pub const ONE: Rows = Rows { count: 1, source: 0, target: 0 };
 }
 
 /// The loops as functions of their own, each compiled once with its level's instructions.
@@ -177,7 +236,14 @@ where
     ///
     /// # Safety
     /// As [`write`].
-    unsafe fn write(sources: &[*const S], taps: &[Self::Number], target: *mut D, count: usize, stores: Stores);
+    unsafe fn write(
+        sources: &[*const S],
+        taps: &[Self::Number],
+        target: *mut D,
+        count: usize,
+        rows: Rows,
+        stores: Stores,
+    );
 
     /// As [`write_phases`].
     ///
@@ -189,6 +255,7 @@ where
         bounds: &[usize],
         target: *mut D,
         count: usize,
+        rows: Rows,
     );
 }
 
@@ -202,34 +269,52 @@ impl<T: Element, R> Filter<T> for R where
 {
 }
 
-/// Writes `count` sums to the target.
+/// Writes `count` sums to the target, for each of the rows.
 ///
 /// # Safety
 /// The register's level was detected; `count` elements are readable at every source, with one
 /// register more where stores are streamed, and writable at the target, which overlaps no source.
 #[inline(always)]
-pub unsafe fn write<S, D, R>(sources: &[*const S], taps: &[R::Number], target: *mut D, count: usize, stores: Stores)
-where
+pub unsafe fn write<S, D, R>(
+    sources: &[*const S],
+    taps: &[R::Number],
+    target: *mut D,
+    count: usize,
+    rows: Rows,
+    stores: Stores,
+) where
     S: Element<Compute = R::Number>,
     D: Element<Compute = R::Number>,
     R: Access<S> + Access<D>,
 {
+    let mut target = target;
     // SAFETY: the caller's promise, handed on.
     unsafe {
         if sources.is_empty() {
             // Nothing inside the input: a sum of nothing.
-            for q in 0..count {
-                target.add(q).write_unaligned(D::default());
+            for _ in 0..rows.count {
+                for q in 0..count {
+                    target.add(q).write_unaligned(D::default());
+                }
+                target = target.wrapping_byte_offset(rows.target);
             }
             return;
         }
-        with_sum!(sources, taps, sum, BLOCK => match stores {
-            Stores::CachedAhead(ahead) => {
-                let next = sources[sources.len() - 1].wrapping_byte_offset(ahead);
-                cached::<D, R, BLOCK, true>(sum, target, count, next.cast(), size_of::<S>());
+        let mut last: *const u8 = sources[sources.len() - 1].cast();
+        with_sum!(sources, taps, sum, BLOCK => for _ in 0..rows.count {
+            match stores {
+                Stores::CachedAhead(ahead) => {
+                    cached::<D, R, BLOCK, true>(&sum, target, count, last, ahead, size_of::<S>());
+                }
+                Stores::Streamed if R::STREAMS => streamed::<D, R, BLOCK>(&sum, target, count),
+                _ => {
+                    let none = Ahead { first: 0, step: 0, rows: 0 };
+                    cached::<D, R, BLOCK, false>(&sum, target, count, last, none, 0);
+                }
             }
-            Stores::Streamed if R::STREAMS => streamed::<D, R>(sum, target, count),
-            _ => cached::<D, R, BLOCK, false>(sum, target, count, std::ptr::null(), 0),
+            sum.advance(rows.source);
+            target = target.wrapping_byte_offset(rows.target);
+            last = last.wrapping_offset(rows.source);
         });
     }
 }
@@ -240,8 +325,9 @@ unsafe fn cached<D, R, const BLOCK: usize, const AHEAD: bool>(
     sum: &impl Sum<R>,
     target: *mut D,
     count: usize,
-    next: *const u8,
-    next_size: usize,
+    last: *const u8,
+    ahead: Ahead,
+    size: usize,
 ) where
     D: Element<Compute = R::Number>,
     R: Access<D>,
@@ -251,7 +337,11 @@ unsafe fn cached<D, R, const BLOCK: usize, const AHEAD: bool>(
     unsafe {
         while q + BLOCK * R::LANES <= count {
             if AHEAD {
-                R::prefetch(next.wrapping_add(q * next_size));
+                let mut next = last.wrapping_offset(ahead.first).wrapping_add(q * size);
+                for _ in 0..ahead.rows {
+                    R::prefetch(next);
+                    next = next.wrapping_offset(ahead.step);
+                }
             }
             let values = sum.block::<BLOCK>(q);
             for b in 0..BLOCK {
@@ -277,7 +367,7 @@ unsafe fn cached<D, R, const BLOCK: usize, const AHEAD: bool>(
 
 /// Whole lines are streamed, and the parts of lines at both ends stored, so that no line gets both.
 #[inline(always)]
-unsafe fn streamed<D, R>(sum: &impl Sum<R>, target: *mut D, count: usize)
+unsafe fn streamed<D, R, const BLOCK: usize>(sum: &impl Sum<R>, target: *mut D, count: usize)
 where
     D: Element<Compute = R::Number>,
     R: Access<D>,
@@ -287,22 +377,25 @@ where
     // An element that straddles a line leaves no whole lines to stream.
     let head = if misaligned % size_of::<D>() == 0 { (LINE - misaligned) % LINE / size_of::<D>() } else { count };
     let head = head.min(count);
+    let end = count - (count - head) % per_line;
     // SAFETY: the promise of `write`; loads reach at most one register past the end, stores never.
     unsafe {
         ends::<D, R>(sum, target, 0, head);
         let mut q = head;
-        while q + per_line <= count {
-            let mut place = q;
-            // Lines are written back to back: registers are computed first, two at a time.
-            while place < q + per_line {
-                let [first, second] = sum.block::<2>(place);
-                first.stream(target.add(place));
-                second.stream(target.add(place + R::LANES));
-                place += 2 * R::LANES;
+        while q + BLOCK * R::LANES <= end {
+            // Computed first, so that lines are written back to back.
+            let values = sum.block::<BLOCK>(q);
+            for b in 0..BLOCK {
+                values[b].stream(target.add(q + b * R::LANES));
             }
-            q += per_line;
+            q += BLOCK * R::LANES;
         }
-        ends::<D, R>(sum, target, q, count);
+        while q < end {
+            let [value] = sum.block::<1>(q);
+            value.stream(target.add(q));
+            q += R::LANES;
+        }
+        ends::<D, R>(sum, target, end, count);
     }
 }
 
@@ -339,6 +432,7 @@ pub unsafe fn write_phases<S, D, R, const P: usize>(
     bounds: &[usize],
     target: *mut D,
     count: usize,
+    rows: Rows,
 ) where
     S: Element<Compute = R::Number>,
     D: Element<Compute = R::Number>,
@@ -350,56 +444,85 @@ pub unsafe fn write_phases<S, D, R, const P: usize>(
     }
     // SAFETY: the caller's promise, handed on.
     unsafe {
-        if alike && bounds[0] == 2 {
+        if R::STREAMS && alike && bounds[0] == 2 {
             let mut sums = [Few::<S, R, 2>::new(sources, taps); P];
             for p in 1..P {
                 sums[p] = Few::new(&sources[2 * p..], &taps[2 * p..]);
             }
-            phases::<D, R, P, 1>(&sums, target, count);
+            phases::<D, R, P, 1>(sums, target, count, rows);
         } else {
-            let mut sums = [Many::<S, R> { sources: &sources[..bounds[0]], taps: &taps[..bounds[0]] }; P];
+            let mut sums = [Many::<S, R> { sources: &sources[..bounds[0]], taps: &taps[..bounds[0]], moved: 0 }; P];
             for p in 1..P {
-                let range = bounds[p - 1]..bounds[p];
-                sums[p] = Many { sources: &sources[range.clone()], taps: &taps[range] };
+                (sums[p].sources, sums[p].taps) = (&sources[bounds[p - 1]..bounds[p]], &taps[bounds[p - 1]..bounds[p]]);
             }
-            phases::<D, R, P, 2>(&sums, target, count);
+            phases::<D, R, P, 2>(sums, target, count, rows);
         }
     }
 }
 
 #[inline(always)]
-unsafe fn phases<D, R, const P: usize, const BLOCK: usize>(sums: &[impl Sum<R>; P], target: *mut D, count: usize)
-where
+unsafe fn phases<D, R, const P: usize, const BLOCK: usize>(
+    mut sums: [impl Sum<R>; P],
+    mut target: *mut D,
+    count: usize,
+    rows: Rows,
+) where
     D: Element<Compute = R::Number>,
     R: Access<D>,
 {
-    let mut done = 0;
-    // SAFETY: the promise of `write_phases`; stores never reach past `count`.
-    unsafe {
-        while done < count {
-            let mut blocks = [[R::splat(R::Number::default()); BLOCK]; P];
-            for p in 0..P {
-                blocks[p] = sums[p].block::<BLOCK>(done / P);
-            }
-            for b in 0..BLOCK {
-                let mut mixed = [blocks[0][b]; P];
-                for p in 1..P {
-                    mixed[p] = blocks[p][b];
+    for _ in 0..rows.count {
+        let mut q = 0;
+        // SAFETY: the promise of `write_phases`; stores never reach past `count`.
+        unsafe {
+            while (q + BLOCK * R::LANES) * P <= count {
+                let mixed = mix::<R, P, BLOCK>(&sums, q);
+                for b in 0..BLOCK {
+                    for p in 0..P {
+                        mixed[b][p].store(target.add(q * P + (b * P + p) * R::LANES));
+                    }
                 }
-                let mixed = R::interleave::<P>(mixed);
+                q += BLOCK * R::LANES;
+            }
+            let mut done = q * P;
+            while done < count {
+                let [mixed] = mix::<R, P, 1>(&sums, q);
                 for p in 0..P {
                     let rest = count - done;
-                    if rest < R::LANES {
-                        if rest > 0 {
-                            mixed[p].store_part(target.add(done), rest);
-                        }
-                        return;
+                    if rest >= R::LANES {
+                        mixed[p].store(target.add(done));
+                        done += R::LANES;
+                    } else if rest > 0 {
+                        mixed[p].store_part(target.add(done), rest);
+                        done = count;
                     }
-                    mixed[p].store(target.add(done));
-                    done += R::LANES;
                 }
+                q += R::LANES;
             }
         }
+        for sum in &mut sums {
+            sum.advance(rows.source);
+        }
+        target = target.wrapping_byte_offset(rows.target);
+    }
+}
+
+/// The values of all phases from `q` on, in the target's order.
+#[inline(always)]
+unsafe fn mix<R: Register, const P: usize, const BLOCK: usize>(sums: &[impl Sum<R>; P], q: usize) -> [[R; P]; BLOCK] {
+    // SAFETY: the promise of `write_phases`.
+    unsafe {
+        let mut blocks = [sums[0].block::<BLOCK>(q); P];
+        for p in 1..P {
+            blocks[p] = sums[p].block::<BLOCK>(q);
+        }
+        let mut mixed = [[blocks[0][0]; P]; BLOCK];
+        for b in 0..BLOCK {
+            for p in 0..P {
+                mixed[b][p] = blocks[p][b];
+            }
+            mixed[b] = R::interleave::<P>(mixed[b]);
+        }
+        mixed
     }
 }
 
@@ -415,10 +538,20 @@ mod tests {
         for (terms, count, shift) in (0..=7).flat_map(|t| (0..70).map(move |c| (t, c, (t * 5 + c * 3) % 17))) {
             let sources: Vec<*const f32> = rows[..terms].iter().map(|row| row.as_ptr()).collect();
             let expected = |q: usize| (0..terms).map(|k| taps[k] * rows[k][q]).sum::<f32>();
-            for stores in [Stores::Cached, Stores::CachedAhead(64), Stores::Streamed] {
+            let ahead = Ahead { first: 64, step: 64, rows: 2 };
+            for stores in [Stores::Cached, Stores::CachedAhead(ahead), Stores::Streamed] {
                 let mut target = [f32::NAN; 120];
                 // SAFETY: the caller's promise; rows and the target are long enough.
-                unsafe { write::<f32, f32, R>(&sources, &taps[..terms], target[shift..].as_mut_ptr(), count, stores) };
+                unsafe {
+                    write::<f32, f32, R>(
+                        &sources,
+                        &taps[..terms],
+                        target[shift..].as_mut_ptr(),
+                        count,
+                        Rows::ONE,
+                        stores,
+                    )
+                };
                 assert!((0..count).all(|q| target[shift + q] == expected(q)), "{terms} terms, {count} values");
                 assert!(target[..shift].iter().chain(&target[shift + count..]).all(|value| value.is_nan()));
             }
@@ -428,7 +561,7 @@ mod tests {
             let bounds = [2, 4, 7];
             let mut target = [f32::NAN; 120];
             // SAFETY: as above.
-            unsafe { write_phases::<f32, f32, R, 3>(&sources, &taps, &bounds, target.as_mut_ptr(), count) };
+            unsafe { write_phases::<f32, f32, R, 3>(&sources, &taps, &bounds, target.as_mut_ptr(), count, Rows::ONE) };
             for (at, value) in target[..count].iter().enumerate() {
                 let (p, q) = (at % 3, at / 3);
                 let range = [0..2, 2..4, 4..7][p].clone();

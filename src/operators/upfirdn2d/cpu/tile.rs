@@ -7,8 +7,9 @@ use super::factor::Taps;
 use super::plan::{Order, Plan};
 use super::scratch::Scratch;
 use super::strip::{Strip, Terms};
-use super::sums::{Filter, Stores, Sums};
+use super::sums::{Ahead, Filter, Rows, Stores, Sums};
 use crate::core::dtype::{Compute, Element};
+use crate::core::error::Result;
 use crate::operators::upfirdn2d::params::{Axis, Support};
 
 /// The rows of a plane that a tile reads and writes.
@@ -32,6 +33,38 @@ fn rows_inside(axis: &Axis, Support { start, tap, count }: Support) -> (Range<i6
     (first..(start + count).min(axis.input), (tap + (first - start) * axis.up) as usize)
 }
 
+/// Output rows with the same taps, each the same number of rows after the last.
+struct Run {
+    first: usize,
+    count: usize,
+    /// From each output row to the next.
+    outputs: usize,
+    /// From each row's first input row to the next's.
+    inputs: usize,
+    support: Support,
+}
+
+/// All rows of a tile: those at the border alone, the others phase by phase.
+fn runs(axis: &Axis, rows: &Range<usize>) -> impl Iterator<Item = Run> {
+    let interior = axis.interior();
+    let top = (interior.start.max(0) as usize).clamp(rows.start, rows.end);
+    let bottom = (interior.end.max(0) as usize).clamp(top, rows.end);
+    let (outputs, inputs) = axis.period();
+    let (outputs, inputs) = (outputs as usize, inputs as usize);
+    let border = (rows.start..top).chain(bottom..rows.end).map(|first| (first, 1));
+    let phases = (top..bottom.min(top + outputs)).map(move |first| (first, (bottom - first).div_ceil(outputs)));
+    border.chain(phases).map(move |(first, count)| Run {
+        first,
+        count,
+        outputs,
+        inputs,
+        support: axis.support(first as i64),
+    })
+}
+
+/// Elements of rows that a tile may hold at once; they stay in the second-level cache at least.
+const WHOLE_ELEMENTS: usize = 1 << 14;
+
 /// What a task keeps from tile to tile: a strip, its memory, and terms that do not change.
 pub struct Worker<'a, C> {
     plan: &'a Plan,
@@ -46,33 +79,42 @@ pub struct Worker<'a, C> {
     spare: *mut C,
     /// How many rows a ring holds: at least as many as one output needs.
     ring: usize,
+    /// Whether all rows of a tile are held at once, so that loops run over many rows.
+    whole: bool,
     /// Input and output elements brought together, where theirs are not.
     pub gathered: *mut C,
 }
 
 impl<'a, C: Compute> Worker<'a, C> {
     /// A worker on the strip that starts at output column `first`.
-    pub fn new(plan: &'a Plan, taps: &'a Taps<C>, first: usize, scratch: &mut Scratch) -> Self {
+    pub fn new(plan: &'a Plan, taps: &'a Taps<C>, first: usize, scratch: &mut Scratch) -> Result<Self> {
         let geometry = &plan.geometry;
         let last = (first + plan.strip).min(geometry.x.output as usize);
         let strip = Strip::new(&geometry.x, first..last, plan.pixel);
+        let y = &geometry.y;
         // A power of two, so that finding a row's place takes no division.
-        let ring = (geometry.y.most_taps().min(geometry.y.input).max(1) as usize).next_power_of_two();
-        let (prepared, rows) = match plan.order {
-            Order::VerticalFirst if strip.is_plain() => (strip.prepared_length(), 0),
-            Order::VerticalFirst => (strip.prepared_length(), strip.inside_length()),
-            Order::HorizontalFirst => (strip.prepared_length(), ring * strip.output_length()),
-            Order::Direct => (ring * strip.prepared_length(), 0),
+        let ring = (y.most_taps().min(y.input).max(1) as usize).next_power_of_two();
+        let inputs = (plan.band as i64 * y.down / y.up + y.most_taps() + 1).min(y.input) as usize;
+        let (prepared, output) = (strip.prepared_length(), strip.output_length());
+        let (whole, prepared, rows) = match plan.order {
+            Order::VerticalFirst if !strip.is_plain() => (false, prepared, strip.inside_length()),
+            Order::VerticalFirst if plan.band * prepared <= WHOLE_ELEMENTS => (true, plan.band * prepared, 0),
+            Order::VerticalFirst => (false, prepared, 0),
+            Order::HorizontalFirst if inputs * (prepared + output) <= WHOLE_ELEMENTS => {
+                (true, inputs * prepared, inputs * output)
+            }
+            Order::HorizontalFirst => (false, prepared, ring * output),
+            Order::Direct => (false, ring * prepared, 0),
         };
         let lengths = [prepared, rows, strip.output_length(), plan.gathered];
-        let [prepared_memory, rows, spare, gathered]: [*mut C; 4] = scratch.numbers(lengths);
+        let [prepared_memory, rows, spare, gathered]: [*mut C; 4] = scratch.numbers(lengths)?;
         // SAFETY: the scratch memory just given holds that many; what no input fills stays zero.
         unsafe { prepared_memory.write_bytes(0, prepared) };
         let mut terms = Terms::default();
         if let (Some((along_x, _)), true) = (&taps.separable, plan.order != Order::Direct) {
             strip.fill_terms(&mut terms, &[(prepared_memory as *const C, 0)], along_x);
         }
-        Worker { plan, taps, strip, terms, prepared: prepared_memory, rows, spare, ring, gathered }
+        Ok(Worker { plan, taps, strip, terms, prepared: prepared_memory, rows, spare, ring, whole, gathered })
     }
 
     /// The output columns of the strip.
@@ -99,7 +141,9 @@ impl<'a, C: Compute> Worker<'a, C> {
         // SAFETY: the caller's promise.
         unsafe {
             match self.plan.order {
+                Order::VerticalFirst if self.whole => self.whole_vertical_first::<T, R>(tile),
                 Order::VerticalFirst => self.vertical_first::<T, R>(tile),
+                Order::HorizontalFirst if self.whole => self.whole_horizontal_first::<T, R>(tile),
                 Order::HorizontalFirst => self.horizontal_first::<T, R>(tile),
                 Order::Direct => self.direct::<T, R>(tile),
             }
@@ -121,10 +165,13 @@ impl<'a, C: Compute> Worker<'a, C> {
         tile.target.wrapping_byte_offset((row - tile.rows.start) as isize * tile.target_row)
     }
 
-    /// How rows that stay in the caches are written while the input is read.
+    /// How rows that stay in the caches are written while the input is read, so many new rows at a time.
     #[inline(always)]
-    fn reading<T>(&self, tile: &Tile<T>) -> Stores {
-        if self.plan.streaming { Stores::CachedAhead(tile.source_row) } else { Stores::Cached }
+    fn reading<T>(&self, tile: &Tile<T>, rows: i64) -> Stores {
+        match self.plan.ahead {
+            true => Stores::CachedAhead(Ahead::rows(tile.source_row, rows as usize)),
+            false => Stores::Cached,
+        }
     }
 
     #[inline(always)]
@@ -140,7 +187,7 @@ impl<'a, C: Compute> Worker<'a, C> {
         R: Filter<T, Number = C>,
     {
         let Some((_, along_y)) = &self.taps.separable else { return };
-        let (reading, writing) = (self.reading(tile), self.writing());
+        let (reading, writing) = (self.reading(tile, self.plan.geometry.y.down), self.writing());
         let length = self.strip.inside_length();
         let mut sources: SmallVec<[*const T; 16]> = SmallVec::new();
         let mut taps: SmallVec<[C; 16]> = SmallVec::new();
@@ -158,13 +205,86 @@ impl<'a, C: Compute> Worker<'a, C> {
             unsafe {
                 if self.strip.is_plain() {
                     let sum = self.prepared.add(self.strip.inside_offset());
-                    <R as Sums<T, C>>::write(&sources, &taps, sum, length, reading);
+                    <R as Sums<T, C>>::write(&sources, &taps, sum, length, Rows::ONE, reading);
                 } else {
-                    <R as Sums<T, C>>::write(&sources, &taps, self.rows, length, reading);
-                    self.strip.split::<C, R>(self.rows, self.prepared, Stores::Cached);
+                    <R as Sums<T, C>>::write(&sources, &taps, self.rows, length, Rows::ONE, reading);
+                    self.strip.split::<C, R>(self.rows, self.prepared, Rows::ONE, Stores::Cached);
                 }
-                self.strip.write::<T, R>(&self.terms, self.target(tile, row), self.spare, writing);
+                self.strip.write::<T, R>(&self.terms, self.target(tile, row), self.spare, Rows::ONE, writing);
             }
+        }
+    }
+
+    /// As `vertical_first`, each sum over many rows.
+    #[inline(always)]
+    unsafe fn whole_vertical_first<T, R>(&mut self, tile: &Tile<T>)
+    where
+        T: Element<Compute = C>,
+        R: Filter<T, Number = C>,
+    {
+        let Some((_, along_y)) = &self.taps.separable else { return };
+        let (reading, length) = (self.reading(tile, self.plan.geometry.y.down), self.strip.inside_length());
+        let pitch = (self.strip.prepared_length() * size_of::<C>()) as isize;
+        let mut sources: SmallVec<[*const T; 16]> = SmallVec::new();
+        let mut taps: SmallVec<[C; 16]> = SmallVec::new();
+        let y = &self.plan.geometry.y;
+        for run in runs(y, &tile.rows) {
+            let (inputs, mut tap) = rows_inside(y, run.support);
+            sources.clear();
+            taps.clear();
+            for input in inputs {
+                sources.push(self.source(tile, input));
+                taps.push(along_y[tap]);
+                tap += y.up as usize;
+            }
+            let place = (run.first - tile.rows.start) * self.strip.prepared_length() + self.strip.inside_offset();
+            let source = run.inputs as isize * tile.source_row;
+            let rows = Rows { count: run.count, source, target: run.outputs as isize * pitch };
+            // SAFETY: the promise of `run`; there is a prepared row for each of the tile's.
+            unsafe { <R as Sums<T, C>>::write(&sources, &taps, self.prepared.add(place), length, rows, reading) };
+        }
+        let rows = Rows { count: tile.rows.len(), source: pitch, target: tile.target_row };
+        // SAFETY: as above.
+        unsafe { self.strip.write::<T, R>(&self.terms, tile.target, self.spare, rows, self.writing()) };
+    }
+
+    /// As `horizontal_first`, each sum over many rows.
+    #[inline(always)]
+    unsafe fn whole_horizontal_first<T, R>(&mut self, tile: &Tile<T>)
+    where
+        T: Element<Compute = C>,
+        R: Filter<T, Number = C>,
+    {
+        let Some((_, along_y)) = &self.taps.separable else { return };
+        let y = &self.plan.geometry.y;
+        let last = y.support(tile.rows.end as i64 - 1);
+        let top = y.support(tile.rows.start as i64).start.max(0);
+        let count = ((last.start + last.count).min(y.input) - top).max(0) as usize;
+        let (length, width) = (self.strip.output_length(), self.strip.columns.len() * self.plan.pixel);
+        let prepared = (self.strip.prepared_length() * size_of::<C>()) as isize;
+        let pitch = (length * size_of::<C>()) as isize;
+        // SAFETY: the promise of `run`; there is room for every input row of a tile.
+        unsafe {
+            let rows = Rows { count, source: tile.source_row, target: prepared };
+            self.strip.split::<T, R>(self.source(tile, top), self.prepared, rows, self.reading(tile, 1));
+            let rows = Rows { count, source: prepared, target: pitch };
+            self.strip.write::<C, R>(&self.terms, self.rows, self.spare, rows, Stores::Cached);
+        }
+        let mut sources: SmallVec<[*const C; 16]> = SmallVec::new();
+        let mut taps: SmallVec<[C; 16]> = SmallVec::new();
+        for run in runs(y, &tile.rows) {
+            let (inputs, mut tap) = rows_inside(y, run.support);
+            sources.clear();
+            taps.clear();
+            for input in inputs {
+                sources.push(self.rows.wrapping_add((input - top) as usize * length));
+                taps.push(along_y[tap]);
+                tap += y.up as usize;
+            }
+            let (source, target) = (run.inputs as isize * pitch, run.outputs as isize * tile.target_row);
+            let (rows, place) = (Rows { count: run.count, source, target }, self.target(tile, run.first));
+            // SAFETY: as above.
+            unsafe { <R as Sums<C, T>>::write(&sources, &taps, place, width, rows, self.writing()) };
         }
     }
 
@@ -176,7 +296,7 @@ impl<'a, C: Compute> Worker<'a, C> {
         R: Filter<T, Number = C>,
     {
         let Some((_, along_y)) = &self.taps.separable else { return };
-        let (reading, writing) = (self.reading(tile), self.writing());
+        let (reading, writing) = (self.reading(tile, 1), self.writing());
         let (length, width) = (self.strip.output_length(), self.strip.columns.len() * self.plan.pixel);
         let mut sources: SmallVec<[*const C; 16]> = SmallVec::new();
         let mut taps: SmallVec<[C; 16]> = SmallVec::new();
@@ -190,9 +310,9 @@ impl<'a, C: Compute> Worker<'a, C> {
             // SAFETY: the promise of `run`; a ring holds as many rows as one output needs.
             unsafe {
                 while next < inputs.end {
-                    self.strip.split::<T, R>(self.source(tile, next), self.prepared, reading);
+                    self.strip.split::<T, R>(self.source(tile, next), self.prepared, Rows::ONE, reading);
                     let summed = self.rows.add((next as usize & (self.ring - 1)) * length);
-                    self.strip.write::<C, R>(&self.terms, summed, self.spare, Stores::Cached);
+                    self.strip.write::<C, R>(&self.terms, summed, self.spare, Rows::ONE, Stores::Cached);
                     next += 1;
                 }
                 for input in inputs {
@@ -200,7 +320,7 @@ impl<'a, C: Compute> Worker<'a, C> {
                     taps.push(along_y[tap]);
                     tap += y.up as usize;
                 }
-                <R as Sums<C, T>>::write(&sources, &taps, self.target(tile, row), width, writing);
+                <R as Sums<C, T>>::write(&sources, &taps, self.target(tile, row), width, Rows::ONE, writing);
             }
         }
     }
@@ -212,7 +332,7 @@ impl<'a, C: Compute> Worker<'a, C> {
         T: Element<Compute = C>,
         R: Filter<T, Number = C>,
     {
-        let (reading, writing) = (self.reading(tile), self.writing());
+        let (reading, writing) = (self.reading(tile, 1), self.writing());
         let (length, taps_x) = (self.strip.prepared_length(), self.plan.geometry.x.taps as usize);
         let mut rows: SmallVec<[(*const C, usize); 16]> = SmallVec::new();
         let mut next = 0;
@@ -225,7 +345,7 @@ impl<'a, C: Compute> Worker<'a, C> {
             unsafe {
                 while next < inputs.end {
                     let prepared = self.prepared.add((next as usize & (self.ring - 1)) * length);
-                    self.strip.split::<T, R>(self.source(tile, next), prepared, reading);
+                    self.strip.split::<T, R>(self.source(tile, next), prepared, Rows::ONE, reading);
                     next += 1;
                 }
                 for input in inputs {
@@ -234,7 +354,7 @@ impl<'a, C: Compute> Worker<'a, C> {
                     tap += y.up as usize;
                 }
                 self.strip.fill_terms(&mut self.terms, &rows, &self.taps.full);
-                self.strip.write::<T, R>(&self.terms, self.target(tile, row), self.spare, writing);
+                self.strip.write::<T, R>(&self.terms, self.target(tile, row), self.spare, Rows::ONE, writing);
             }
         }
     }

@@ -6,8 +6,10 @@ use crate::devices::cuda::parameters::{
     CHUNK, KernelGradientParameters, PIXEL_BYTES, THREADS, UpFirDn2dParameters, suffix,
 };
 
-/// What every device has, less the static part of the kernels.
-const SHARED_BYTES: i64 = 48 * 1024 - 2048;
+/// What every device has, less the few bytes that a kernel may hold for itself.
+const SHARED_BYTES: i64 = 48 * 1024 - 256;
+/// The offsets of a block's planes: one for each thread.
+const ORIGIN_BYTES: i64 = THREADS as i64 * 8;
 /// Coordinates stay below this in 32-bit kernels, with room for a tile beyond.
 const NARROW: i64 = 1 << 30;
 /// What the tiled kernels are written for.
@@ -119,10 +121,10 @@ fn tiled(dtype: DType, p: UpFirDn2dParameters) -> Option<(Form, UpFirDn2dParamet
     let tile_width = (0..=5).rev().map(|log| width << log).min_by_key(|&tile| cost(tile))?;
     let threads_x = tile_width / width;
     let fitting_y = (p.output_height as u64).div_ceil(height as u64).next_power_of_two() as i64;
-    let mut threads_y = fitting_y.min(8);
-    let depth = |threads_y: i64| i64::from(THREADS) / (threads_x * threads_y);
+    let mut threads_y = fitting_y.min(8).min(i64::from(THREADS) / threads_x);
     // Spare threads first take further planes, then further rows.
-    while depth(threads_y) > p.planes && depth(threads_y) > 1 {
+    let depth = |threads_y: i64| i64::from(THREADS) / (threads_x * threads_y);
+    while depth(threads_y) > p.planes && depth(threads_y) > 1 && threads_y < fitting_y {
         threads_y *= 2;
     }
     let mut planned = with_tiles(p, tile_width, height * threads_y);
@@ -137,24 +139,27 @@ fn tiled(dtype: DType, p: UpFirDn2dParameters) -> Option<(Form, UpFirDn2dParamet
     let whole = units * window_height;
     let plane_pitch = (whole + (plane_units - whole).rem_euclid(8)) * unit;
     planned = with_window(planned, window_width, window_height, units * unit, plane_pitch);
-    let depth = depth(threads_y);
     let vector = width * dtype.size() as i64;
     let strides = [p.output_strides[0], p.output_strides[1], p.output_strides[2]];
-    planned.aligned_output = i32::from(
-        p.output % vector as u64 == 0
-            && p.output_width % width == 0
-            && strides.iter().all(|stride| stride % width == 0),
-    );
-    let outputs = i64::from(THREADS) * width * height;
-    let shared = plane_pitch * depth.max(1) * compute;
-    let shared = if planned.aligned_output == 1 { shared } else { shared.max(outputs * compute) };
+    let aligned = p.output % vector as u64 == 0
+        && p.output_width % width == 0
+        && strides.iter().all(|stride| stride % width == 0);
+    planned.aligned_output = i32::from(aligned);
+    // As many planes as there are threads and shared memory for; unaligned outputs are put together there too.
+    let staged = if aligned { 0 } else { tile_width * height * threads_y };
+    let plane_bytes = plane_pitch.max(staged) * compute;
+    let depth = depth(threads_y).min(p.planes).min((SHARED_BYTES - ORIGIN_BYTES) / plane_bytes);
+    if depth == 0 {
+        return None;
+    }
+    planned.planes_per_block = depth as i32;
     let groups = (p.planes as u64).div_ceil(depth as u64) as i64;
     let form = Form {
         kernel: format!("upfirdn2d_{name}_{}", suffix(dtype)),
         blocks: grid(&planned, groups)?,
-        shared_bytes: shared as u32,
+        shared_bytes: (ORIGIN_BYTES + plane_bytes * depth) as u32,
     };
-    (shared <= SHARED_BYTES).then_some((form, planned))
+    Some((form, planned))
 }
 
 /// Channels side by side in memory, in whole sixteen-byte vectors.
@@ -189,12 +194,13 @@ fn general(dtype: DType, p: UpFirDn2dParameters) -> Option<(Form, UpFirDn2dParam
     [(64, 16), (32, 16), (32, 8), (16, 8), (8, 8), (8, 4), (4, 4)].into_iter().find_map(|(width, height)| {
         let (columns, rows) = (window(width, p.up_x, p.down_x, p.taps_x), window(height, p.up_y, p.down_y, p.taps_y));
         let elements = taps_x + taps_y + taps_x * taps_y + columns * rows + rows * width;
-        if elements * compute > SHARED_BYTES || columns * rows * columns.max(rows) >= 1 << 32 {
+        let shared = ORIGIN_BYTES + elements * compute;
+        if shared > SHARED_BYTES || columns * rows * columns.max(rows) >= 1 << 32 {
             return None;
         }
         let planned = with_window(with_tiles(p, width, height), columns, rows, columns, columns * rows);
         let kernel = format!("upfirdn2d_general_{}", suffix(dtype));
-        Some((Form { kernel, blocks: grid(&planned, p.planes)?, shared_bytes: (elements * compute) as u32 }, planned))
+        Some((Form { kernel, blocks: grid(&planned, p.planes)?, shared_bytes: shared as u32 }, planned))
     })
 }
 

@@ -4,6 +4,7 @@
 
 mod elementwise;
 mod reduce;
+pub mod upfirdn2d;
 
 use firelu::DType;
 
@@ -21,6 +22,8 @@ pub struct Expected {
     pub values: Vec<f64>,
     /// How far each result may be from its value, before it is rounded; empty where values are exact.
     pub bounds: Vec<f64>,
+    /// Whether a NaN is right everywhere, because infinities or NaNs may meet a zero of the padding.
+    pub may_be_nan: bool,
 }
 
 /// The outputs of a call, or that it must be refused.
@@ -37,6 +40,9 @@ pub fn expect(request: &Request) -> Result<Vec<Expected>, Refused> {
         "Mul" => elementwise::binary(request, |a, b| a * b),
         "ReduceSum" => reduce::reduce_sum(request),
         "BroadcastLike" => reduce::broadcast_like(request),
+        "UpFirDn2d" => upfirdn2d::forward(request),
+        "UpFirDn2dGradient" => upfirdn2d::gradient(request),
+        "UpFirDn2dKernelGradient" => upfirdn2d::kernel_gradient(request),
         other => unreachable!("{other} has no reference"),
     }
 }

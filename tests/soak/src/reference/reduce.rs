@@ -57,7 +57,7 @@ impl Sums {
             let bound = relative * scale.abs() * magnitude + 2.0 * spacing(compute, 0.0) * scale.abs().max(1.0);
             bounds.push(if overflows { f64::INFINITY } else { bound });
         }
-        Expected { shape: shape.to_vec(), dtype, values, bounds }
+        Expected { shape: shape.to_vec(), dtype, values, bounds, may_be_nan: false }
     }
 }
 
@@ -133,5 +133,5 @@ pub fn broadcast_like(request: &Request) -> Outputs {
         }
     };
     let values = (0..output.elements()).map(value).collect();
-    Ok(vec![Expected { shape: like.shape.clone(), dtype: x.dtype, values, bounds: Vec::new() }])
+    Ok(vec![Expected { shape: like.shape.clone(), dtype: x.dtype, values, bounds: Vec::new(), may_be_nan: false }])
 }

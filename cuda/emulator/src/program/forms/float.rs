@@ -1,6 +1,6 @@
 //! Floating-point arithmetic in round-to-nearest-even, with the device's canonical NaN.
 //!
-//! Approximate instructions (`.approx`, `.full`) and flush-to-zero are absent on purpose: their bits depend on the chip.
+//! Approximate instructions (`.approx`, `.full`) and flush-to-zero are absent: their bits depend on the chip.
 
 use super::{Form, Lane, Lanes, Sources, WARP, form};
 
