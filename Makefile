@@ -9,6 +9,7 @@ SOURCES := $(shell find src cuda/ptx cuda/include -type f 2>/dev/null) Cargo.tom
 
 include cuda/cuda.mk
 include cuda/emulator/emulator.mk
+include reliability.mk
 
 help: ## List the commands.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)

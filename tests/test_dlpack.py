@@ -95,6 +95,8 @@ def test_both_protocols_and_bfloat16():
 
 def test_torch_and_back():
     torch = pytest.importorskip("torch")
+    if not hasattr(torch, "float16"):  # A folder of tests of that name stands in where it is not installed.
+        pytest.skip("torch is not installed")
     for dtype in (torch.float16, torch.bfloat16, torch.float32, torch.float64):
         source = torch.arange(6, dtype=dtype).reshape(2, 3).t()
         imported = firelu.from_dlpack(source)

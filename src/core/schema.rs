@@ -331,7 +331,9 @@ impl OpSchema {
         let read = inputs.iter().enumerate().filter(|(index, _)| !self.input_spec(*index).shape_only);
         OpCost {
             flops: 0,
-            bytes_read: read.flat_map(|(_, input)| input).fold(0, |sum, input| sum.saturating_add(input.bytes() as u64)),
+            bytes_read: read
+                .flat_map(|(_, input)| input)
+                .fold(0, |sum, input| sum.saturating_add(input.bytes() as u64)),
             bytes_written: outputs.iter().fold(0, |sum, output| sum.saturating_add(output.bytes() as u64)),
         }
     }

@@ -80,17 +80,19 @@ def test_a_kernel_larger_than_memory_is_a_memory_error():
     huge = np.broadcast_to(np.float32(1), (1 << 20, 1 << 20))
     with pytest.raises(MemoryError):
         firelu.upfirdn2d(np.ones((1, 1), np.float32), huge, pad=((1 << 20) - 1, 0))
+    one = np.ones((1, 1), np.float32)
     with pytest.raises(MemoryError):
-        dy = np.ones((1, 1), np.float32)
-        firelu.upfirdn2d_kernel_gradient(np.ones((1, 1), np.float32), dy, huge.shape, pad=((1 << 20) - 1, 0))
+        firelu.upfirdn2d_kernel_gradient(one, one, huge.shape, pad=((1 << 20) - 1, 0))
 
 
-@given(st.text("{}[]\":,operatinus01.\0é ", max_size=40) | st.binary(max_size=20).map(lambda b: b.decode("latin1")))
+@given(st.text('{}[]":,operatinus01.\0é ', max_size=40) | st.binary(max_size=20).map(lambda b: b.decode("latin1")))
 def test_any_text_as_a_definition(text):
     assert TALLY.attempt(firelu.OperatorDef.from_json, text, allowed=firelu.ArgumentError) is None or json.loads(text)
 
 
-VALUES = st.recursive(ANYTHING, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text("ab", max_size=3), inner))
+VALUES = st.recursive(
+    ANYTHING, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text("ab", max_size=3), inner)
+)
 FIELDS = st.dictionaries(st.sampled_from(["operator", "inputs", "outputs", "args", "device", "name", "extra"]), VALUES)
 
 

@@ -134,7 +134,13 @@ def test_rubbish_is_refused_or_computed(call, rubbish):
 @pytest.mark.skipif(not hasattr(firelu, "from_dlpack"), reason="this build has no from_dlpack")
 @pytest.mark.parametrize(
     "capsule",
-    [raising(RuntimeError("no")), lambda self, **k: None, lambda self, **k: 7, lambda self, **k: X, raising(MemoryError())],
+    [
+        raising(RuntimeError("no")),
+        lambda self, **k: None,
+        lambda self, **k: 7,
+        lambda self, **k: X,
+        raising(MemoryError()),
+    ],
     ids=["raises", "None", "int", "array", "MemoryError"],
 )
 @pytest.mark.parametrize("device", [(1, 0), (2, 0), (99, 99), None, (1,), "cpu", (1 << 70, 0)], ids=str)

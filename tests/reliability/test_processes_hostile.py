@@ -13,6 +13,8 @@ import firelu
 import numpy as np
 import pytest
 
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc, forks or sends signals")
+
 X = np.linspace(-1, 1, 1 << 20, dtype=np.float32).reshape(4, 512, 512)
 K = np.outer([1, 3, 3, 1], [1, 3, 3, 1]).astype(np.float32) / 64
 
@@ -230,10 +232,9 @@ print("works again", firelu.leaky_relu(numpy.float32([-2]), 0.5)[0])
 LIMITED = {
     "output": ("x = numpy.ones(1 << 26, numpy.float32)", "firelu.leaky_relu(x)", 64),
     "sums": (
-        "x = numpy.broadcast_to(numpy.float32(1), (8200, 1 << 22)); firelu.set_num_threads(1)",
-        "firelu.run_operator('ReduceSum', x, axes=[0], out=numpy.empty(4, numpy.float32)) if False else "
-        "firelu.run_operator('ReduceSum', x[:, : 1 << 19], axes=[0])",
-        5,
+        "x = numpy.broadcast_to(numpy.float32(1), (8200, 1 << 17))",
+        "firelu.run_operator('ReduceSum', x, axes=[0])",
+        1,
     ),
     "kernel": (
         "x = numpy.ones((1, 1), numpy.float32); k = numpy.broadcast_to(numpy.float32(1), (2048, 2048))",

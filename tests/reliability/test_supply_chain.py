@@ -43,7 +43,9 @@ def test_import_does_no_input_or_output_of_its_own():
     assert result.returncode == 0, result.stderr
     events, modules = result.stdout.splitlines()
     assert events == "[]"
-    foreign = [name for name in eval(modules) if name not in sys.stdlib_module_names and name not in ("firelu", "numpy")]
+    foreign = [
+        name for name in eval(modules) if name not in sys.stdlib_module_names and name not in ("firelu", "numpy")
+    ]
     assert foreign == []
 
 

@@ -57,7 +57,7 @@ fn run_definitions(definitions: &[OperatorDef], blobs: &mut HashMap<String, Tens
 /// One operator, its gradient definitions and a direction for each of its inputs.
 pub fn run(choices: &mut Choices<'_>) -> Result<Outcome, String> {
     let signature = &SIGNATURES[choices.below(SIGNATURES.len())];
-    let limit = choices.pick(&[8, 40, 120]);
+    let limit = choices.pick(&[6, 12, 12, 24, 100]);
     let mut request = generate::fitting(signature, limit, choices);
     // Beyond float32 the differences themselves overflow.
     for (_, value) in &mut request.args {

@@ -5,6 +5,8 @@
 //! operator by name at every instruction-set level, and compares values, untouched memory and refusals
 //! with [`reference`].
 
+#![cfg(unix)]
+
 pub mod arguments;
 pub mod cases;
 pub mod choices;

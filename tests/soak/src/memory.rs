@@ -1,5 +1,7 @@
 //! Memory between unmapped pages, and tensors placed in it in every way that strides allow.
 
+use std::sync::OnceLock;
+
 use firelu::core::tensor::Parts;
 use firelu::{DType, Device, Element, Shape, Strides, TensorType, with_element};
 
@@ -9,7 +11,13 @@ use crate::choices::Choices;
 pub const SLOT_BYTES: usize = 16 << 20;
 /// Address space for huge strides; only touched pages cost memory.
 const SPARSE_BYTES: usize = 1 << 38;
-const PAGE: usize = 4096;
+
+/// The size of a page, which guards are made of.
+fn page() -> usize {
+    static PAGE: OnceLock<usize> = OnceLock::new();
+    // SAFETY: asks the system for a number.
+    *PAGE.get_or_init(|| usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096))
+}
 
 /// Readable and writable memory with an unmapped page on either side.
 pub struct Slot {
@@ -27,13 +35,13 @@ impl Slot {
         // SAFETY: a fresh anonymous mapping at an address the kernel chooses touches nobody's memory; the
         // pages made accessible are inside it.
         unsafe {
-            let whole = libc::mmap(std::ptr::null_mut(), bytes + 2 * PAGE, libc::PROT_NONE, flags, -1, 0);
+            let whole = libc::mmap(std::ptr::null_mut(), bytes + 2 * page(), libc::PROT_NONE, flags, -1, 0);
             if whole == libc::MAP_FAILED {
                 return None;
             }
-            let base = whole.cast::<u8>().add(PAGE);
+            let base = whole.cast::<u8>().add(page());
             if libc::mprotect(base.cast(), bytes, libc::PROT_READ | libc::PROT_WRITE) != 0 {
-                libc::munmap(whole, bytes + 2 * PAGE);
+                libc::munmap(whole, bytes + 2 * page());
                 return None;
             }
             Some(Slot { base, bytes })
@@ -50,7 +58,7 @@ impl Slot {
 impl Drop for Slot {
     fn drop(&mut self) {
         // SAFETY: `new` made exactly this mapping.
-        unsafe { libc::munmap(self.base.sub(PAGE).cast(), self.bytes + 2 * PAGE) };
+        unsafe { libc::munmap(self.base.sub(page()).cast(), self.bytes + 2 * page()) };
     }
 }
 
@@ -87,6 +95,15 @@ pub enum Use {
     Dense,
 }
 
+/// Which unmapped page a tensor stands against.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Side {
+    /// The one before it.
+    Start,
+    /// The one after it.
+    End,
+}
+
 impl Default for Memory {
     fn default() -> Self {
         Memory::new()
@@ -114,6 +131,17 @@ impl Memory {
         }
         self.used += 1;
         &self.slots[self.used - 1]
+    }
+
+    /// Places a row-major tensor directly against an unmapped page.
+    pub fn place_against(&mut self, shape: &[usize], dtype: DType, side: Side) -> Placed {
+        let kind = TensorType::new(shape, dtype);
+        let (strides, bytes) = (kind.shape.row_major_strides(dtype), kind.bytes());
+        let slot = self.next_slot();
+        let start = if side == Side::Start { 0 } else { slot.bytes - bytes };
+        let parts = Parts { pointer: slot.base.wrapping_add(start), strides, kind, device: Device::Cpu };
+        let offsets = offsets(shape, &parts.strides, parts.shape().elements());
+        Placed { parts, offsets, low: 0, high: bytes as isize, is_sparse: false }
     }
 
     /// Places a tensor somewhere; its memory holds whatever was there.
@@ -184,7 +212,7 @@ fn strides(shape: &[usize], dtype: DType, purpose: Use, huge: bool, choices: &mu
                 step += choices.pick(&[0, 0, 1, dtype.size() as isize, 3 * dtype.size() as isize, 64]);
             }
             if huge {
-                step += choices.pick(&[0, PAGE as isize, 1 << 20, (1 << 31) + 4, 1 << 33]);
+                step += choices.pick(&[0, 4096, 1 << 20, (1 << 31) + 4, 1 << 33]);
             }
             strides[d] = if choices.one_in(4) { -step } else { step };
             if purpose == Use::Read && choices.one_in(6) {

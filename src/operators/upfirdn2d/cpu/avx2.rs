@@ -6,6 +6,7 @@ use std::ops::Range;
 
 use super::FirElement;
 use super::kernel_gradient::{self, Job};
+use super::phases;
 use super::registers::{Access, Register};
 use super::scratch::Scratch;
 use super::sums::{self, Rows, Stores, Sums};
@@ -357,7 +358,7 @@ macro_rules! sums {
                 rows: Rows,
             ) {
                 // SAFETY: the caller's promise.
-                unsafe { sums::write_phases::<S, D, Self, P>(sources, taps, bounds, target, count, rows) }
+                unsafe { phases::write::<S, D, Self, P>(sources, taps, bounds, target, count, rows) }
             }
         }
     };

@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use super::kernel_gradient::{self, Job};
+use super::phases;
 use super::registers::Portable;
 use super::scratch::Scratch;
 use super::sums::{self, Rows, Stores, Sums};
@@ -24,7 +25,7 @@ impl<C: Compute, S: Element<Compute = C>, D: Element<Compute = C>> Sums<S, D> fo
         rows: Rows,
     ) {
         // SAFETY: the caller's promise.
-        unsafe { sums::write_phases::<S, D, Self, P>(sources, taps, bounds, target, count, rows) }
+        unsafe { phases::write::<S, D, Self, P>(sources, taps, bounds, target, count, rows) }
     }
 }
 

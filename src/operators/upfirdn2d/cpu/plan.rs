@@ -3,9 +3,9 @@
 
 use super::factor::Taps;
 use super::layout::Layout;
-use crate::core::dtype::Element;
+use crate::core::dtype::{Compute, Element};
 use crate::devices::cpu::features::last_level_cache;
-use crate::operators::upfirdn2d::params::Geometry;
+use crate::operators::upfirdn2d::params::{Axis, Geometry};
 
 /// Which sum comes first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -65,7 +65,7 @@ impl Plan {
     /// The plan of a call on element type `T`.
     pub fn new<T: Element>(geometry: Geometry, taps: &Taps<T::Compute>, layout: &Layout) -> Self {
         let (x, y) = (&geometry.x, &geometry.y);
-        let (order, products) = choose_order::<T>(&geometry, taps);
+        let (order, products) = choose_order(&geometry, taps);
         let pixel = layout.pixel;
         let limit = if pixel > 1 { STRIP_PIXEL_ELEMENTS / pixel } else { STRIP_ELEMENTS };
         let (period, step) = x.period();
@@ -78,7 +78,7 @@ impl Plan {
         }
         let strips = (x.output as usize).div_ceil(strip);
         // What one output row of a strip reads and writes, and how often it multiplies.
-        let share = |axis: &crate::operators::upfirdn2d::params::Axis| axis.input as f64 / axis.output.max(1) as f64;
+        let share = |axis: &Axis| axis.input as f64 / axis.output.max(1) as f64;
         let elements = (strip * pixel) as f64 * (1.0 + share(x) * share(y));
         let row_bytes = elements * size_of::<T>() as f64;
         let row_products = products * (strip * pixel) as f64 / x.output.max(1) as f64;
@@ -123,16 +123,14 @@ impl Plan {
 
 /// The cheaper order, and its multiplications for one output row of one plane. Each pass over a row also
 /// loads and stores it, which counts as two.
-fn choose_order<T: Element>(geometry: &Geometry, taps: &Taps<T::Compute>) -> (Order, f64) {
+fn choose_order<C: Compute>(geometry: &Geometry, taps: &Taps<C>) -> (Order, f64) {
     let (x, y) = (&geometry.x, &geometry.y);
     let (nx, ny) = (x.most_taps() as f64, y.most_taps() as f64);
     let (input, output) = (x.input as f64, x.output as f64);
     let share = y.input as f64 / y.output.max(1) as f64;
     let shuffle = if x.period() == (1, 1) { 0.0 } else { 2.0 };
-    // A half-precision input is widened at each load.
-    let load = if size_of::<T>() == 2 { 1.0 } else { 0.0 };
-    let vertical = input * (ny * (1.0 + load) + 2.0) + output * (nx + 2.0 + shuffle);
-    let horizontal = share * (input * (2.0 + load) + output * (nx + 2.0 + shuffle)) + output * (ny + 2.0);
+    let vertical = input * (ny + 2.0) + output * (nx + 2.0 + shuffle);
+    let horizontal = share * (input * 2.0 + output * (nx + 2.0 + shuffle)) + output * (ny + 2.0);
     let direct = share * input * 2.0 + output * (nx * ny + 2.0 + shuffle);
     // Where both exist, the direct sum must not round more often than the two sums.
     let may_be_direct = taps.separable.is_none() || nx * ny <= nx + ny;

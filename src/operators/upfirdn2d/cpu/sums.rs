@@ -13,7 +13,7 @@ use crate::core::dtype::Element;
 const LINE: usize = 64;
 
 /// Values of the sum at `q` and after.
-trait Sum<R: Register> {
+pub(super) trait Sum<R: Register> {
     /// `B` registers from `q` on.
     ///
     /// # Safety
@@ -32,7 +32,7 @@ trait Sum<R: Register> {
 
 /// A number of terms known to the compiler: sources and taps stay in registers.
 #[derive(Clone, Copy)]
-struct Few<S, R, const N: usize> {
+pub(super) struct Few<S, R, const N: usize> {
     sources: [*const S; N],
     taps: [R; N],
 }
@@ -42,8 +42,12 @@ where
     S: Element<Compute = R::Number>,
     R: Access<S>,
 {
+    /// The first `N` of these sources and taps.
+    ///
+    /// # Safety
+    /// The register's level was detected.
     #[inline(always)]
-    unsafe fn new(sources: &[*const S], taps: &[R::Number]) -> Self {
+    pub unsafe fn new(sources: &[*const S], taps: &[R::Number]) -> Self {
         // SAFETY: the caller's promise that the level was detected.
         unsafe {
             let mut few = Few { sources: [sources[0]; N], taps: [R::splat(taps[0]); N] };
@@ -100,11 +104,13 @@ where
 
 /// Any number of terms, at least one.
 #[derive(Clone, Copy)]
-struct Many<'a, S, R: Register> {
-    sources: &'a [*const S],
-    taps: &'a [R::Number],
+pub(super) struct Many<'a, S, R: Register> {
+    /// Where each term is read.
+    pub sources: &'a [*const S],
+    /// What each is multiplied by.
+    pub taps: &'a [R::Number],
     /// How many bytes the sources have moved on.
-    moved: isize,
+    pub moved: isize,
 }
 
 impl<S, R> Sum<R> for Many<'_, S, R>
@@ -245,10 +251,10 @@ where
         stores: Stores,
     );
 
-    /// As [`write_phases`].
+    /// As [`phases::write`](super::phases::write).
     ///
     /// # Safety
-    /// As [`write_phases`].
+    /// As there.
     unsafe fn write_phases<const P: usize>(
         sources: &[*const S],
         taps: &[Self::Number],
@@ -338,9 +344,10 @@ unsafe fn cached<D, R, const BLOCK: usize, const AHEAD: bool>(
         while q + BLOCK * R::LANES <= count {
             if AHEAD {
                 let mut next = last.wrapping_offset(ahead.first).wrapping_add(q * size);
-                for _ in 0..ahead.rows {
-                    R::prefetch(next);
+                R::prefetch(next);
+                for _ in 1..ahead.rows {
                     next = next.wrapping_offset(ahead.step);
+                    R::prefetch(next);
                 }
             }
             let values = sum.block::<BLOCK>(q);
@@ -420,112 +427,6 @@ where
     }
 }
 
-/// Writes `P` sums, one for each phase, so that the target holds the first value of each phase, then
-/// the second of each. `bounds[p]` is where phase `p` ends among sources and taps.
-///
-/// # Safety
-/// As [`write`], but every source is readable two registers past the end.
-#[inline(always)]
-pub unsafe fn write_phases<S, D, R, const P: usize>(
-    sources: &[*const S],
-    taps: &[R::Number],
-    bounds: &[usize],
-    target: *mut D,
-    count: usize,
-    rows: Rows,
-) where
-    S: Element<Compute = R::Number>,
-    D: Element<Compute = R::Number>,
-    R: Access<S> + Access<D>,
-{
-    let mut alike = true;
-    for p in 0..P {
-        alike &= bounds[p] == bounds[0] * (p + 1);
-    }
-    // SAFETY: the caller's promise, handed on.
-    unsafe {
-        if R::STREAMS && alike && bounds[0] == 2 {
-            let mut sums = [Few::<S, R, 2>::new(sources, taps); P];
-            for p in 1..P {
-                sums[p] = Few::new(&sources[2 * p..], &taps[2 * p..]);
-            }
-            phases::<D, R, P, 1>(sums, target, count, rows);
-        } else {
-            let mut sums = [Many::<S, R> { sources: &sources[..bounds[0]], taps: &taps[..bounds[0]], moved: 0 }; P];
-            for p in 1..P {
-                (sums[p].sources, sums[p].taps) = (&sources[bounds[p - 1]..bounds[p]], &taps[bounds[p - 1]..bounds[p]]);
-            }
-            phases::<D, R, P, 2>(sums, target, count, rows);
-        }
-    }
-}
-
-#[inline(always)]
-unsafe fn phases<D, R, const P: usize, const BLOCK: usize>(
-    mut sums: [impl Sum<R>; P],
-    mut target: *mut D,
-    count: usize,
-    rows: Rows,
-) where
-    D: Element<Compute = R::Number>,
-    R: Access<D>,
-{
-    for _ in 0..rows.count {
-        let mut q = 0;
-        // SAFETY: the promise of `write_phases`; stores never reach past `count`.
-        unsafe {
-            while (q + BLOCK * R::LANES) * P <= count {
-                let mixed = mix::<R, P, BLOCK>(&sums, q);
-                for b in 0..BLOCK {
-                    for p in 0..P {
-                        mixed[b][p].store(target.add(q * P + (b * P + p) * R::LANES));
-                    }
-                }
-                q += BLOCK * R::LANES;
-            }
-            let mut done = q * P;
-            while done < count {
-                let [mixed] = mix::<R, P, 1>(&sums, q);
-                for p in 0..P {
-                    let rest = count - done;
-                    if rest >= R::LANES {
-                        mixed[p].store(target.add(done));
-                        done += R::LANES;
-                    } else if rest > 0 {
-                        mixed[p].store_part(target.add(done), rest);
-                        done = count;
-                    }
-                }
-                q += R::LANES;
-            }
-        }
-        for sum in &mut sums {
-            sum.advance(rows.source);
-        }
-        target = target.wrapping_byte_offset(rows.target);
-    }
-}
-
-/// The values of all phases from `q` on, in the target's order.
-#[inline(always)]
-unsafe fn mix<R: Register, const P: usize, const BLOCK: usize>(sums: &[impl Sum<R>; P], q: usize) -> [[R; P]; BLOCK] {
-    // SAFETY: the promise of `write_phases`.
-    unsafe {
-        let mut blocks = [sums[0].block::<BLOCK>(q); P];
-        for p in 1..P {
-            blocks[p] = sums[p].block::<BLOCK>(q);
-        }
-        let mut mixed = [[blocks[0][0]; P]; BLOCK];
-        for b in 0..BLOCK {
-            for p in 0..P {
-                mixed[b][p] = blocks[p][b];
-            }
-            mixed[b] = R::interleave::<P>(mixed[b]);
-        }
-        mixed
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::registers::Portable;
@@ -555,19 +456,6 @@ mod tests {
                 assert!((0..count).all(|q| target[shift + q] == expected(q)), "{terms} terms, {count} values");
                 assert!(target[..shift].iter().chain(&target[shift + count..]).all(|value| value.is_nan()));
             }
-        }
-        for count in 0..100 {
-            let sources: Vec<*const f32> = rows.iter().map(|row| row.as_ptr()).collect();
-            let bounds = [2, 4, 7];
-            let mut target = [f32::NAN; 120];
-            // SAFETY: as above.
-            unsafe { write_phases::<f32, f32, R, 3>(&sources, &taps, &bounds, target.as_mut_ptr(), count, Rows::ONE) };
-            for (at, value) in target[..count].iter().enumerate() {
-                let (p, q) = (at % 3, at / 3);
-                let range = [0..2, 2..4, 4..7][p].clone();
-                assert_eq!(*value, range.map(|k| taps[k] * rows[k][q]).sum::<f32>());
-            }
-            assert!(target[count..].iter().all(|value| value.is_nan()));
         }
     }
 

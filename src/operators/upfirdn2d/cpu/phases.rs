@@ -1,0 +1,154 @@
+//! Sums of several phases that take turns in the target: an upsampled row.
+#![allow(clippy::needless_range_loop)] // Closures would be compiled without the level's instructions.
+
+use super::registers::{Access, Register};
+#[cfg(doc)]
+use super::sums;
+use super::sums::{Few, Many, Rows, Sum};
+use crate::core::dtype::Element;
+
+/// Writes `P` sums, one for each phase, so that the target holds the first value of each phase, then
+/// the second of each. `bounds[p]` is where phase `p` ends among sources and taps.
+///
+/// # Safety
+/// As [`sums::write`], but every source is readable two registers past the end.
+#[inline(always)]
+pub unsafe fn write<S, D, R, const P: usize>(
+    sources: &[*const S],
+    taps: &[R::Number],
+    bounds: &[usize],
+    target: *mut D,
+    count: usize,
+    rows: Rows,
+) where
+    S: Element<Compute = R::Number>,
+    D: Element<Compute = R::Number>,
+    R: Access<S> + Access<D>,
+{
+    let mut alike = true;
+    for p in 0..P {
+        alike &= bounds[p] == bounds[0] * (p + 1);
+    }
+    // SAFETY: the caller's promise, handed on.
+    unsafe {
+        if R::STREAMS && alike && bounds[0] == 2 {
+            let mut sums = [Few::<S, R, 2>::new(sources, taps); P];
+            for p in 1..P {
+                sums[p] = Few::new(&sources[2 * p..], &taps[2 * p..]);
+            }
+            phases::<D, R, P, 1>(sums, target, count, rows);
+        } else if R::STREAMS && alike && bounds[0] == 6 && P == 2 {
+            let mut sums = [Few::<S, R, 6>::new(sources, taps); P];
+            sums[1] = Few::new(&sources[6..], &taps[6..]);
+            phases::<D, R, P, 1>(sums, target, count, rows);
+        } else {
+            let mut sums = [Many::<S, R> { sources: &sources[..bounds[0]], taps: &taps[..bounds[0]], moved: 0 }; P];
+            for p in 1..P {
+                (sums[p].sources, sums[p].taps) = (&sources[bounds[p - 1]..bounds[p]], &taps[bounds[p - 1]..bounds[p]]);
+            }
+            phases::<D, R, P, 2>(sums, target, count, rows);
+        }
+    }
+}
+
+#[inline(always)]
+unsafe fn phases<D, R, const P: usize, const BLOCK: usize>(
+    mut sums: [impl Sum<R>; P],
+    mut target: *mut D,
+    count: usize,
+    rows: Rows,
+) where
+    D: Element<Compute = R::Number>,
+    R: Access<D>,
+{
+    for _ in 0..rows.count {
+        let mut q = 0;
+        // SAFETY: the promise of `write`; stores never reach past `count`.
+        unsafe {
+            while (q + BLOCK * R::LANES) * P <= count {
+                let mixed = mix::<R, P, BLOCK>(&sums, q);
+                for b in 0..BLOCK {
+                    for p in 0..P {
+                        mixed[b][p].store(target.add(q * P + (b * P + p) * R::LANES));
+                    }
+                }
+                q += BLOCK * R::LANES;
+            }
+            let mut done = q * P;
+            while done < count {
+                let [mixed] = mix::<R, P, 1>(&sums, q);
+                for p in 0..P {
+                    let rest = count - done;
+                    if rest >= R::LANES {
+                        mixed[p].store(target.add(done));
+                        done += R::LANES;
+                    } else if rest > 0 {
+                        mixed[p].store_part(target.add(done), rest);
+                        done = count;
+                    }
+                }
+                q += R::LANES;
+            }
+        }
+        for sum in &mut sums {
+            sum.advance(rows.source);
+        }
+        target = target.wrapping_byte_offset(rows.target);
+    }
+}
+
+/// The values of all phases from `q` on, in the target's order.
+#[inline(always)]
+unsafe fn mix<R: Register, const P: usize, const BLOCK: usize>(sums: &[impl Sum<R>; P], q: usize) -> [[R; P]; BLOCK] {
+    // SAFETY: the promise of `write`.
+    unsafe {
+        let mut blocks = [sums[0].block::<BLOCK>(q); P];
+        for p in 1..P {
+            blocks[p] = sums[p].block::<BLOCK>(q);
+        }
+        let mut mixed = [[blocks[0][0]; P]; BLOCK];
+        for b in 0..BLOCK {
+            for p in 0..P {
+                mixed[b][p] = blocks[p][b];
+            }
+            mixed[b] = R::interleave::<P>(mixed[b]);
+        }
+        mixed
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::registers::Portable;
+    use super::*;
+
+    unsafe fn check<R: Access<f32> + Register<Number = f32>>() {
+        let rows: Vec<Vec<f32>> = (0..7).map(|k| (0..200).map(|q| (k * 1000 + q) as f32).collect()).collect();
+        let taps = [1.0, -2.0, 0.5, 4.0, 1.0, 3.0, -1.0];
+        for count in 0..100 {
+            let sources: Vec<*const f32> = rows.iter().map(|row| row.as_ptr()).collect();
+            let bounds = [2, 4, 7];
+            let mut target = [f32::NAN; 120];
+            // SAFETY: as above.
+            unsafe { write::<f32, f32, R, 3>(&sources, &taps, &bounds, target.as_mut_ptr(), count, Rows::ONE) };
+            for (at, value) in target[..count].iter().enumerate() {
+                let (p, q) = (at % 3, at / 3);
+                let range = [0..2, 2..4, 4..7][p].clone();
+                assert_eq!(*value, range.map(|k| taps[k] * rows[k][q]).sum::<f32>());
+            }
+            assert!(target[count..].iter().all(|value| value.is_nan()));
+        }
+    }
+
+    #[test]
+    fn phases_of_every_length() {
+        // SAFETY: every processor has the portable register; AVX2 is used where it was detected.
+        unsafe {
+            check::<Portable<f32>>();
+            #[cfg(target_arch = "x86_64")]
+            if crate::devices::cpu::features::Level::available().len() > 1 {
+                check::<crate::devices::cpu::simd::avx2::F32x8>();
+            }
+        }
+    }
+}

@@ -1,0 +1,57 @@
+//! The soak's cases as property tests: few in every run, each with its seed where it fails.
+#![cfg(unix)]
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use firelu::{DType, TensorType};
+use firelu_soak::choices::Choices;
+use firelu_soak::signatures::SIGNATURES;
+use firelu_soak::{cases, memory::Memory};
+use proptest::prelude::*;
+
+/// The instruction-set level is the process's: tests that set it take turns.
+static TURN: Mutex<()> = Mutex::new(());
+
+fn turn() -> MutexGuard<'static, ()> {
+    TURN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 4000, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn random_calls_give_what_the_definitions_give(seed in any::<u64>()) {
+        let _turn = turn();
+        let outcome = cases::run(&mut Choices::from_seed(seed), &mut Memory::new());
+        prop_assert!(outcome.is_ok(), "firelu-soak --one {seed}: {}", outcome.unwrap_err());
+    }
+
+    #[test]
+    fn a_fuzzers_bytes_give_what_the_definitions_give(bytes in prop::collection::vec(any::<u8>(), 0..64)) {
+        let _turn = turn();
+        let outcome = cases::run(&mut Choices::from_bytes(&bytes), &mut Memory::new());
+        prop_assert!(outcome.is_ok(), "{bytes:?}: {}", outcome.unwrap_err());
+    }
+}
+
+/// Shapes that no memory holds were once multiplied past 64 bits.
+#[test]
+fn sizes_that_no_memory_holds_are_refused() {
+    let huge = TensorType::new([1 << 40, 1 << 40], DType::Float32);
+    for operator in ["LeakyRelu", "ReduceSum", "Sum"] {
+        let schema = &firelu::registry::find(operator).unwrap().schema;
+        let args = schema.resolve_args([] as [(&str, firelu::ArgValue); 0]).unwrap();
+        let refused = schema.cost(&[Some(&huge)], &args).unwrap_err().to_string();
+        assert!(refused.contains("X: got (1099511627776, 1099511627776)"), "{refused}");
+        let empty = TensorType::new([1 << 40, 1 << 40, 0], DType::Float32);
+        assert_eq!(schema.cost(&[Some(&empty)], &args).unwrap().flops, 0);
+    }
+}
+
+#[test]
+fn every_registered_operator_has_a_reference() {
+    let known: Vec<&str> = SIGNATURES.iter().map(|signature| signature.operator).collect();
+    for name in firelu::registry::names() {
+        assert!(known.contains(&name.as_str()), "{name} is registered, but no random call names it");
+    }
+}
