@@ -63,7 +63,6 @@ from .functional import (
     upfirdn2d_kernel_gradient,
 )
 from .kernels import downsample2d, filter2d, make_kernel, upsample2d
-from .selftest import cuda_selftest
 
 __all__ = [
     "Argument",
