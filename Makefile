@@ -40,7 +40,7 @@ test-rust:
 	  cargo nextest run --workspace --no-fail-fast && cargo test --workspace --doc; \
 	else cargo test --workspace; fi
 
-test-python: $(VENV)/.installed
+test-python: $(VENV)/.installed emulator
 	$(BIN)/python -m pytest -m "not full"
 
 test-full: test ## Run the tests and everything that takes longer.

@@ -10,21 +10,26 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).parent
-PAGE = """# Performance
+HEAD = """# Performance
 
 The measure is the time to copy the same bytes: an operator that reads its inputs and writes its outputs once cannot be
 faster than memory. A ratio of 1 means as fast as a copy; the copy is the fastest that the machine does, on as many
 threads, into memory that is warm.
-
-**This page is written by a program** from one run of `firelu bench` (firelu {version}) on: {processor}, {threads}
-threads, level {level}, last-level cache {cache} MiB. Times on a shared machine wander by a third from run to run;
-ratios are taken within one run. Nothing was measured on a GPU: the CUDA kernels never ran on hardware.
 
 ```console
 $ firelu bench                         # on your machine
 $ firelu bench --quick --filter upfirdn
 $ firelu bench --json results.json --plot results.png
 ```
+"""
+WITHOUT = """
+No figures stand here yet: they belong to a run on a machine that does nothing else, and none was kept so far. Nothing
+was measured on a GPU: the CUDA kernels never ran on hardware.
+"""
+WITH = """
+**This page is written by a program** from one run of `firelu bench` (firelu {version}) on: {processor}, {threads}
+threads, level {level}, last-level cache {cache} MiB. Times on a shared machine wander by a third from run to run;
+ratios are taken within one run. Nothing was measured on a GPU: the CUDA kernels never ran on hardware.
 
 ![Time of each case beside a copy of the same bytes](images/performance.png)
 
@@ -57,8 +62,16 @@ def ratio(value: float, goal: float | None) -> str:
     return f"**{text}**" if goal is not None and value > goal else text
 
 
-def page(results: dict[str, Any]) -> str:
+def results() -> dict[str, Any] | None:
+    """Give the figures of the last run that was kept, if there is one."""
+    path = HERE / "performance.json"
+    return json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
+
+
+def page(results: dict[str, Any] | None) -> str:
     """Give the text of the page."""
+    if results is None:
+        return HEAD + WITHOUT
     machine, cases = results["machine"], results["cases"]
     rows = [
         [
@@ -86,7 +99,7 @@ def page(results: dict[str, Any]) -> str:
         if case["peers_seconds"]
     ]
     small = [[name, f"{seconds * 1e6:.2f} µs"] for name, seconds in results["small_call_seconds"].items()]
-    return PAGE.format(
+    return HEAD + WITH.format(
         version=results["firelu"],
         processor=machine["processor"],
         threads=machine["threads"],
@@ -118,6 +131,7 @@ def draw(results: dict[str, Any]) -> None:
 
 
 if __name__ == "__main__":
-    results = json.loads((HERE / "performance.json").read_text(encoding="utf-8"))
-    (HERE / "performance.md").write_text(page(results), encoding="utf-8")
-    draw(results)
+    figures = results()
+    (HERE / "performance.md").write_text(page(figures), encoding="utf-8")
+    if figures is not None:
+        draw(figures)

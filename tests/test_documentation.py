@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import json
 import re
 import runpy
 import subprocess
@@ -14,20 +13,46 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+<<<<<<< HEAD
 # A block "python needs-cuda" or "python as-a-sketch" says why it is not run.
 FENCE = re.compile(r"^```([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+=======
+FENCE = re.compile(r"^(?:<!-- needs: (\w+) -->\n)?```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+>>>>>>> people
 LINK = re.compile(r"\]\((?!https?:|#|mailto:)([^)#\s]+)")
 
 
-def blocks(page: Path, language: str) -> list[tuple[int, str]]:
-    """The fenced blocks of a language: the line each begins at, and its text."""
+def blocks(page: Path, language: str, *needs: str) -> list[tuple[int, str]]:
+    """The fenced blocks of a language: the line each begins at, and its text. A comment before a block may name a
+    module that it needs beyond firelu, torch and scipy; such blocks are given where they are asked for.
+    """
     text = page.read_text(encoding="utf-8")
-    found = [match for match in FENCE.finditer(text) if match[1] == language]
-    return [(text.count("\n", 0, match.start(2)), match[2]) for match in found]
+    found = [match for match in FENCE.finditer(text) if match[2] == language and (match[1] or "") in ("", *needs)]
+    return [(text.count("\n", 0, match.start(3)), match[3]) for match in found]
 
 
 def ids(pages: list[Path]) -> list[str]:
     return [str(page.relative_to(ROOT)) for page in pages]
+
+
+def has(module: str) -> bool:
+    return importlib.util.find_spec(module) is not None
+
+
+def run_blocks(page: Path, found: list[tuple[int, str]], directory: Path) -> None:
+    """Run the blocks of a page in turn, in a process of their own: a block may use what stands above it."""
+    lines: list[str] = []
+    for start, text in found:
+        lines += [""] * (start - len(lines)) + text.splitlines()  # a traceback then has the page's own lines
+    source = "\n".join(lines) + "\n"
+    if re.search(r"^\s*(import|from) (torch|firelu\.torch|firelu\.compat)\b", source, re.MULTILINE) and not has(
+        "torch"
+    ):
+        pytest.skip("torch is not installed, and the page's blocks need it")
+    script = directory / page.name.replace(".md", "_md.py")
+    script.write_text(source, encoding="utf-8")
+    done = subprocess.run([sys.executable, script], cwd=directory, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, f"{page.name}:\n{done.stdout}{done.stderr}"
 
 
 def test_the_pages_are_found():
@@ -35,25 +60,26 @@ def test_the_pages_are_found():
 
 
 @pytest.mark.parametrize("page", PAGES, ids=ids(PAGES))
+def test_no_block_escapes(page):
+    """A fence that the pattern misses would be a block that nobody runs."""
+    text = page.read_text(encoding="utf-8")
+    assert len(re.findall(r"^```", text, re.MULTILINE)) == 2 * len(FENCE.findall(text))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=ids(PAGES))
 def test_python_blocks_run(page, tmp_path):
-    """All blocks of a page in turn, in a process of their own: a block may use what stands above it."""
-    found = blocks(page, "python")
-    if not found:
-        return
-    lines: list[str] = []
-    for start, text in found:
-        lines += [""] * (start - len(lines)) + text.splitlines()  # a traceback then has the page's own lines
-    source = "\n".join(lines) + "\n"
-    if re.search(r"^\s*(import|from) (torch|firelu\.torch)\b", source, re.MULTILINE) and not has("torch"):
-        pytest.skip("torch is not installed, and the page's blocks need it")
-    script = tmp_path / page.name.replace(".md", "_md.py")
-    script.write_text(source, encoding="utf-8")
-    done = subprocess.run([sys.executable, script], cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, f"{page.name}:\n{done.stdout}{done.stderr}"
+    if found := blocks(page, "python"):
+        run_blocks(page, found, tmp_path)
 
 
-def has(module: str) -> bool:
-    return importlib.util.find_spec(module) is not None
+NEEDS = [(page, match[1]) for page in PAGES for match in FENCE.finditer(page.read_text(encoding="utf-8")) if match[1]]
+
+
+@pytest.mark.parametrize(("page", "module"), NEEDS, ids=[f"{page.name}-{module}" for page, module in NEEDS])
+def test_python_blocks_with_a_need_run(page, module, tmp_path):
+    if not has(module):
+        pytest.skip(f"{module} is not installed, and a block of {page.name} needs it")
+    run_blocks(page, blocks(page, "python", module), tmp_path)
 
 
 COMMANDS = [
@@ -88,5 +114,4 @@ def test_every_page_is_in_the_navigation():
 
 def test_the_performance_page_is_what_its_figures_give():
     writer = runpy.run_path(str(ROOT / "docs" / "write_performance.py"))
-    results = json.loads((ROOT / "docs" / "performance.json").read_text(encoding="utf-8"))
-    assert (ROOT / "docs" / "performance.md").read_text(encoding="utf-8") == writer["page"](results)
+    assert (ROOT / "docs" / "performance.md").read_text(encoding="utf-8") == writer["page"](writer["results"]())

@@ -199,5 +199,6 @@ def _print_cuda(cuda: dict[str, Any], terminal: Terminal) -> None:
             )
         rows.append((f"{each['device']} kernels", each["reason"]))
     if "selftest" in cuda:
-        rows.append(("self-test", str(cuda["selftest"])))
+        selftest = cuda["selftest"]
+        rows.append(("self-test", f"{selftest['comparisons']} results of {len(selftest['operators'])} operators agree"))
     terminal.pairs(rows)

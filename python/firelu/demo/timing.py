@@ -28,11 +28,13 @@ def _time(function: Callable[[], Any]) -> float:
     """Give the smallest time of several calls, in seconds."""
     function()
     best, end = float("inf"), time.perf_counter() + _SECONDS
-    while time.perf_counter() < end:
+    while True:
         begin = time.perf_counter()
         function()
-        best = min(best, time.perf_counter() - begin)
-    return best
+        now = time.perf_counter()
+        best = min(best, now - begin)
+        if now >= end:
+            return best
 
 
 def _by_numpy(x: Array, bias: Array) -> Array:
