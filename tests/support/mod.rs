@@ -180,6 +180,31 @@ pub fn run_into(
     operator.kernel(Device::Cpu)?(&Call { inputs: &views, outputs: &targets, args: &args, stream: Stream::default() })
 }
 
+/// Runs an operator with default arguments whose input number `place` is also its first output.
+pub fn run_in_place(
+    name: &str,
+    inputs: &[Option<&Tensor>],
+    place: usize,
+    changed: &mut Tensor,
+    others: &mut [&mut Tensor],
+) {
+    let operator = registry::find(name).unwrap();
+    let args = operator.schema.resolve_args([] as [(&str, ArgValue); 0]).unwrap();
+    assert!(changed.view_mut().is_some(), "nobody shares the tensor that changes");
+    let parts = (*changed.view()).clone();
+    // SAFETY: the tensor outlives both views; the schema is asked below whether they may be the same memory.
+    let (input, output) = unsafe { (TensorView::from_parts(parts.clone()), TensorViewMut::from_parts(parts)) };
+    let mut views: Vec<Option<TensorView<'_>>> = inputs.iter().map(|input| input.map(Tensor::view)).collect();
+    views[place] = Some(input);
+    let mut outputs = vec![Some(output)];
+    outputs.extend(others.iter_mut().map(|other| other.view_mut()));
+    let parts: Vec<_> = views.iter().map(|view| view.as_deref()).collect();
+    let target_parts: Vec<_> = outputs.iter().map(|output| output.as_deref()).collect();
+    operator.schema.check(&parts, &target_parts, &args).unwrap();
+    let call = Call { inputs: &views, outputs: &outputs, args: &args, stream: Stream::default() };
+    operator.kernel(Device::Cpu).unwrap()(&call).unwrap();
+}
+
 static LEVEL: Mutex<()> = Mutex::new(());
 
 /// Runs the body once for each instruction-set level this processor has. One test at a time: the level is
