@@ -96,8 +96,9 @@ fn cases() -> Vec<Case> {
             cases.push(case("FusedLeakyReluGradient", &[x, &[], bias], &args));
         }
     }
-    // up, down, paddings of x and y, kernel, flip, gain, and the output's height and width for 5 x 4.
-    let filters: [(i64, i64, [i64; 4], [usize; 2], bool, f64); 6] = [
+    // up, down, paddings of x and y, kernel, flip, gain.
+    type Filter = (i64, i64, [i64; 4], [usize; 2], bool, f64);
+    let filters: [Filter; 6] = [
         (1, 1, [0, 0, 0, 0], [2, 3], false, 1.0),
         (2, 1, [2, 1, 1, 2], [3, 2], true, 4.0),
         (1, 2, [1, 1, 2, 0], [3, 3], false, 0.5),
