@@ -96,8 +96,7 @@ fn cases() -> Vec<Case> {
             cases.push(case("FusedLeakyReluGradient", &[x, &[], bias], &args));
         }
     }
-    // up, down, paddings of x and y, kernel, flip, gain, and the output's height and width for 5 x 4.
-    /// Up, down, paddings, taps, flipped, gain.
+    // up, down, paddings of x and y, kernel, flip, gain.
     type Filter = (i64, i64, [i64; 4], [usize; 2], bool, f64);
     let filters: [Filter; 6] = [
         (1, 1, [0, 0, 0, 0], [2, 3], false, 1.0),
