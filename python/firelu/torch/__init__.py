@@ -8,6 +8,11 @@ Needs torch 2.6 or later (``pip install "firelu[torch]"``).
 tensor([[-0.2000,  2.0000]], grad_fn=<FusedLeakyReluBackward>)
 """
 
+try:
+    import torch as _torch  # noqa: F401 - only to say what is missing
+except ModuleNotFoundError as _missing:
+    raise ImportError('firelu.torch needs torch 2.6 or later: pip install "firelu[torch]"') from _missing
+
 from . import decompositions
 from .bridge import register
 from .functional import fused_leaky_relu, leaky_relu, upfirdn2d, upfirdn2d_native
