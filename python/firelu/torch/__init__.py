@@ -8,7 +8,7 @@ Needs torch 2.6 or later (``pip install "firelu[torch]"``).
 tensor([[-0.2000,  2.0000]], grad_fn=<FusedLeakyReluBackward>)
 """
 
-from . import decompositions as _decompositions
+from . import decompositions as _decompositions  # noqa: F401
 from .bridge import register
 from .functional import fused_leaky_relu, leaky_relu, upfirdn2d, upfirdn2d_native
 from .functions import FusedLeakyReLUFunction, FusedLeakyReLUFunctionBackward, UpFirDn2d, UpFirDn2dBackward
