@@ -43,7 +43,7 @@ class Emulator:
         """Make driver calls fail, such as ``cuMemAllocAsync:1:2``: function, which call, error code."""
         if self.library is None:
             pytest.skip("a real driver does not fail on demand")
-        assert self.library.firelu_emulator_fail(calls.encode()) == 0
+        assert self.library.firelu_emulator_set(b"FAIL", calls.encode()) == 0
 
 
 _emulator = Emulator() if os.environ.get("FIRELU_CUDA_SUITE") == "1" else None

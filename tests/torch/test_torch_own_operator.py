@@ -11,6 +11,8 @@ import torch
 
 def make_square_gradient(op, output_gradients):
     x, dy, dx = op.inputs[0], output_gradients[0], op.inputs[0] + "_grad"
+    if dy is None:  # a gradient of zero
+        return [], [None]
     steps = [
         firelu.create_operator("Mul", [x, dy], ["half"]),
         firelu.create_operator("Sum", ["half", "half"], [dx]),

@@ -140,10 +140,11 @@ impl<const N: usize> Dims<N> {
 impl<const N: usize> Dim<N> {
     fn advance(&mut self, by: &Self, steps: isize) {
         for (offset, step) in self.sources.iter_mut().zip(by.sources) {
-            *offset += steps * step;
+            // A dimension of one may have any stride: what wraps here is taken back before it is used.
+            *offset = offset.wrapping_add(steps.wrapping_mul(step));
         }
-        self.target += steps * by.target;
-        self.sums += steps * by.sums;
+        self.target = self.target.wrapping_add(steps.wrapping_mul(by.target));
+        self.sums = self.sums.wrapping_add(steps.wrapping_mul(by.sums));
     }
 }
 
