@@ -26,7 +26,7 @@ def run(*command, **environment):
 def test_the_cuda_suite():
     emulated = ROOT / "target" / "emulator" / "libcuda.so"
     assert REAL or emulated.exists(), "the emulated driver is missing: run `make emulator`"
-    done = run("-m", "pytest", "-q", "tests/cuda", FIRELU_CUDA_SUITE="1", FIRELU_EMULATOR_REPORT="none")
+    done = run("-m", "pytest", "tests/cuda", FIRELU_CUDA_SUITE="1", FIRELU_EMULATOR_REPORT="none")
     assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
     assert "passed" in done.stdout
 
