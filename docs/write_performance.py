@@ -42,8 +42,9 @@ ratios are taken within one run. Nothing was measured on a GPU: the CUDA kernels
 
 How many times as long others take for the same result as firelu does with a new array. Empty: not measured.
 
-The columns with and without *memory reused* are not independent: both are timed in one process, and memory that malloc has
-once kept serves the other column too. A column without it may therefore look faster than a program that only allocates.
+The columns with and without *memory reused* are not independent: both are timed in one process, and memory that
+malloc has once kept serves the other column too. A column without it may therefore look faster than a program that
+only allocates.
 
 {peers}
 
