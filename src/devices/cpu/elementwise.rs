@@ -233,7 +233,7 @@ unsafe fn contiguous<T: SimdElement, const N: usize>(
     with_sources!(pointers, last, sources => unsafe {
         match level {
             #[cfg(target_arch = "x86_64")]
-            Level::Avx2 => avx2::map::<T, N>(formula, sources, target, count, streaming),
+            Level::Avx2 | Level::Avx512 => avx2::map::<T, N>(formula, sources, target, count, streaming),
             _ => native::<T, N>(formula, sources, target, count),
         }
     })

@@ -15,12 +15,14 @@ pub enum Level {
     Native = 0,
     /// x86-64 with AVX2, FMA and F16C.
     Avx2 = 1,
+    /// The above and AVX-512 F, BW, DQ and VL, which only filters use: element-wise work waits for memory.
+    Avx512 = 2,
 }
 
 impl Level {
     /// Every level this processor has, lowest first: what a test loops over.
     pub fn available() -> &'static [Level] {
-        static ALL: [Level; 2] = [Level::Native, Level::Avx2];
+        static ALL: [Level; 3] = [Level::Native, Level::Avx2, Level::Avx512];
         &ALL[..=*DETECTED as usize]
     }
 
@@ -30,6 +32,7 @@ impl Level {
         match CURRENT.load(Ordering::Relaxed) {
             0 => Level::Native,
             1 => Level::Avx2,
+            2 => Level::Avx512,
             _ => initialise(),
         }
     }
@@ -49,6 +52,7 @@ impl fmt::Display for Level {
         f.write_str(match self {
             Level::Native => "native",
             Level::Avx2 => "avx2",
+            Level::Avx512 => "avx512",
         })
     }
 }
@@ -59,7 +63,13 @@ impl FromStr for Level {
         match text {
             "native" => Ok(Level::Native),
             "avx2" => Ok(Level::Avx2),
-            _ => Err(Error::argument("set_cpu_level", "level", format!("{text:?}"), "\"native\" or \"avx2\"")),
+            "avx512" => Ok(Level::Avx512),
+            _ => Err(Error::argument(
+                "set_cpu_level",
+                "level",
+                format!("{text:?}"),
+                "\"native\", \"avx2\" or \"avx512\"",
+            )),
         }
     }
 }
@@ -70,7 +80,11 @@ static CURRENT: AtomicU8 = AtomicU8::new(UNSET);
 static DETECTED: LazyLock<Level> = LazyLock::new(|| {
     #[cfg(target_arch = "x86_64")]
     if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") && is_x86_feature_detected!("f16c") {
-        return Level::Avx2;
+        let wide = is_x86_feature_detected!("avx512f")
+            && is_x86_feature_detected!("avx512bw")
+            && is_x86_feature_detected!("avx512dq")
+            && is_x86_feature_detected!("avx512vl");
+        return if wide { Level::Avx512 } else { Level::Avx2 };
     }
     Level::Native
 });

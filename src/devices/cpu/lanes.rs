@@ -67,7 +67,7 @@ impl<T: SimdElement, const N: usize> Run<T, N> {
         with_sources!(self.pointers, self.last, sources => unsafe {
             match level {
                 #[cfg(target_arch = "x86_64")]
-                Level::Avx2 => avx2::add_to_lanes(formula, sources, self.target, lanes, first, count, self.streaming),
+                Level::Avx2 | Level::Avx512 => avx2::add_to_lanes(formula, sources, self.target, lanes, first, count, self.streaming),
                 _ => add_to_lanes(formula, sources, self.target, lanes, first, count),
             }
         })
@@ -89,7 +89,7 @@ impl<T: SimdElement, const N: usize> Run<T, N> {
         with_sources!(self.pointers, self.last, sources => unsafe {
             match level {
                 #[cfg(target_arch = "x86_64")]
-                Level::Avx2 => avx2::add_to_totals(formula, sources, self.target, totals, count, self.streaming),
+                Level::Avx2 | Level::Avx512 => avx2::add_to_totals(formula, sources, self.target, totals, count, self.streaming),
                 _ => add_to_totals(formula, sources, self.target, totals, count),
             }
         })

@@ -373,7 +373,7 @@ sums!(F64x4, f64);
 #[target_feature(enable = "avx2,fma,f16c")]
 pub unsafe fn tile<T: FirElement>(worker: &mut Worker<'_, T::Compute>, tile: &Tile<T>) {
     // SAFETY: the caller's promise.
-    unsafe { worker.run::<T, T::Register>(tile) }
+    unsafe { worker.run::<T, <T as Avx2Element>::Register>(tile) }
 }
 
 /// Adds product sums for the kernel's gradient.
@@ -383,7 +383,7 @@ pub unsafe fn tile<T: FirElement>(worker: &mut Worker<'_, T::Compute>, tile: &Ti
 #[target_feature(enable = "avx2,fma,f16c")]
 pub unsafe fn product_sums<T: FirElement>(job: &Job<'_>, tiles: Range<usize>, scratch: &mut Scratch) -> Result<()> {
     // SAFETY: the caller's promise.
-    unsafe { kernel_gradient::product_sums::<T, T::Register>(job, tiles, scratch) }
+    unsafe { kernel_gradient::product_sums::<T, <T as Avx2Element>::Register>(job, tiles, scratch) }
 }
 
 #[cfg(test)]

@@ -56,9 +56,11 @@ pub fn sums<T: FirElement>(geometry: Geometry, x: &TensorView<'_>, dy: &TensorVi
             let sums = all_sums.0.wrapping_add(task * taps);
             let job = Job { geometry: &geometry, layout: &layout, grid: &grid, sums };
             // SAFETY: the views promise every element of the layout; each task has its own `taps` sums.
-            // AVX2 is a level only where it was detected.
+            // A level is current only where it was detected.
             unsafe {
                 match level {
+                    #[cfg(target_arch = "x86_64")]
+                    Level::Avx512 => super::avx512::product_sums::<T>(&job, tiles, scratch),
                     #[cfg(target_arch = "x86_64")]
                     Level::Avx2 => super::avx2::product_sums::<T>(&job, tiles, scratch),
                     _ => super::native::product_sums::<T>(&job, tiles, scratch),

@@ -5,6 +5,8 @@
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;
+#[cfg(target_arch = "x86_64")]
+mod avx512;
 mod factor;
 mod kernel_gradient;
 mod layout;
@@ -32,6 +34,8 @@ use crate::devices::cpu::parallel;
 #[cfg(target_arch = "x86_64")]
 use crate::devices::cpu::simd::avx2::Avx2Element;
 use crate::with_element;
+#[cfg(target_arch = "x86_64")]
+use avx512::Avx512Element;
 use factor::Taps;
 use layout::{Layout, copy_strided};
 use plan::Plan;
@@ -42,9 +46,9 @@ use tile::{Tile, Worker};
 
 /// What the kernels need of an element type.
 #[cfg(target_arch = "x86_64")]
-pub trait FirElement: Avx2Element<Register: Filter<Self>> {}
+pub trait FirElement: Avx2Element<Register: Filter<Self>> + Avx512Element {}
 #[cfg(target_arch = "x86_64")]
-impl<T: Avx2Element<Register: Filter<T>>> FirElement for T {}
+impl<T: Avx2Element<Register: Filter<T>> + Avx512Element> FirElement for T {}
 /// What the kernels need of an element type.
 #[cfg(not(target_arch = "x86_64"))]
 pub trait FirElement: Element {}
@@ -185,9 +189,11 @@ unsafe fn run_tile<T: FirElement>(
         tile.target = gathered;
         tile.target_row = (columns.len() * size_of::<T>()) as isize;
     }
-    // SAFETY: the caller's promise; AVX2 is a level only where it was detected.
+    // SAFETY: the caller's promise; a level is current only where it was detected.
     unsafe {
         match level {
+            #[cfg(target_arch = "x86_64")]
+            Level::Avx512 => avx512::tile::<T>(worker, &tile),
             #[cfg(target_arch = "x86_64")]
             Level::Avx2 => avx2::tile::<T>(worker, &tile),
             _ => native::tile::<T>(worker, &tile),

@@ -430,8 +430,13 @@ where
 
 #[cfg(test)]
 mod tests {
+    #[cfg(target_arch = "x86_64")]
+    use super::super::avx512::F32x16;
     use super::super::registers::Portable;
     use super::*;
+    use crate::devices::cpu::features::Level;
+    #[cfg(target_arch = "x86_64")]
+    use crate::devices::cpu::simd::avx2::F32x8;
 
     /// Every length and every alignment, streamed or not: the same values, nothing beyond them.
     unsafe fn check<R: Access<f32> + Register<Number = f32>>() {
@@ -462,12 +467,18 @@ mod tests {
 
     #[test]
     fn sums_of_every_length_and_alignment() {
-        // SAFETY: every processor has the portable register; AVX2 is used where it was detected.
+        // SAFETY: each register is used where its level was detected.
         unsafe {
-            check::<Portable<f32>>();
-            #[cfg(target_arch = "x86_64")]
-            if crate::devices::cpu::features::Level::available().len() > 1 {
-                check::<crate::devices::cpu::simd::avx2::F32x8>();
+            for level in Level::available() {
+                match level {
+                    Level::Native => check::<Portable<f32>>(),
+                    #[cfg(target_arch = "x86_64")]
+                    Level::Avx2 => check::<F32x8>(),
+                    #[cfg(target_arch = "x86_64")]
+                    Level::Avx512 => check::<F32x16>(),
+                    #[cfg(not(target_arch = "x86_64"))]
+                    _ => unreachable!("a level of other processors"),
+                }
             }
         }
     }

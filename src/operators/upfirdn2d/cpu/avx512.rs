@@ -1,0 +1,451 @@
+//! AVX-512 (F, BW, DQ and VL): registers of twice AVX2's width, and the entry points in which the loops
+//! are compiled with these instructions. Every output is summed as on AVX2, to the same bits.
+
+use core::arch::x86_64::*;
+use std::ops::Range;
+
+use super::FirElement;
+use super::kernel_gradient::{self, Job};
+use super::phases;
+use super::registers::{Access, Register};
+use super::scratch::Scratch;
+use super::sums::{self, Filter, Rows, Stores, Sums};
+use super::tile::{Tile, Worker};
+use crate::core::dtype::{BFloat16, Element, Float16};
+use crate::core::error::Result;
+use crate::devices::cpu::simd;
+use crate::devices::cpu::simd::avx2::{self, F64x4};
+
+/// Sixteen float32 numbers.
+#[derive(Clone, Copy)]
+pub struct F32x16(__m512);
+
+/// Eight float64 numbers.
+#[derive(Clone, Copy)]
+pub struct F64x8(__m512d);
+
+/// An element that has such a register.
+pub trait Avx512Element: Element {
+    /// The register of the compute type.
+    type Register: Filter<Self, Number = Self::Compute>;
+}
+impl Avx512Element for f32 {
+    type Register = F32x16;
+}
+impl Avx512Element for Float16 {
+    type Register = F32x16;
+}
+impl Avx512Element for BFloat16 {
+    type Register = F32x16;
+}
+impl Avx512Element for f64 {
+    type Register = F64x8;
+}
+
+/// Where place `i` of register `r` comes from, counted through `phases` registers of `lanes` numbers.
+const fn origin(lanes: usize, phases: usize, r: usize, i: usize, interleave: bool) -> usize {
+    let at = r * lanes + i;
+    if interleave { at % phases * lanes + at / phases } else { i * phases + r }
+}
+
+macro_rules! register {
+    (
+        $register:ident, $number:ty, $lanes:literal, $index:ty,
+        $splat:ident, $mul:ident, $multiply_add:ident, $load_index:ident, $permute:ident, $sum:item
+    ) => {
+        impl $register {
+            /// The numbers of `a`, then of `b`, at these places.
+            #[inline(always)]
+            fn pick(a: Self, b: Self, places: &[$index; $lanes]) -> Self {
+                // SAFETY: a register exists, so its level was detected; as many indices as numbers are read.
+                unsafe { $register($permute(a.0, $load_index(places.as_ptr().cast()), b.0)) }
+            }
+
+            /// Two or three registers in another order.
+            #[inline(always)]
+            fn shuffle<const P: usize, const INTERLEAVE: bool>(v: [Self; P]) -> [Self; P] {
+                let mut result = v;
+                // A loop of constant length, so that the tables below are constants too.
+                for (r, register) in result.iter_mut().enumerate() {
+                    let tables = const {
+                        let mut tables = [[[0; $lanes]; 2]; P];
+                        let mut at = 0;
+                        while at < P * $lanes {
+                            let (r, i) = (at / $lanes, at % $lanes);
+                            let from = origin($lanes, P, r, i, INTERLEAVE);
+                            // First from the first two registers, then from those and the third.
+                            tables[r][0][i] = (from % (2 * $lanes)) as $index;
+                            tables[r][1][i] = if from < 2 * $lanes { i } else { from - $lanes } as $index;
+                            at += 1;
+                        }
+                        tables
+                    };
+                    *register = Self::pick(v[0], v[1], &tables[r][0]);
+                    if P == 3 {
+                        *register = Self::pick(*register, v[P - 1], &tables[r][1]);
+                    }
+                }
+                result
+            }
+        }
+
+        impl Register for $register {
+            type Number = $number;
+            const LANES: usize = $lanes;
+            const STREAMS: bool = true;
+
+            #[inline(always)]
+            unsafe fn splat(value: $number) -> Self {
+                // SAFETY: the caller's promise.
+                $register(unsafe { $splat(value) })
+            }
+            #[inline(always)]
+            fn mul(self, other: Self) -> Self {
+                // SAFETY: a register exists, so its level was detected.
+                $register(unsafe { $mul(self.0, other.0) })
+            }
+            #[inline(always)]
+            fn multiply_add(self, factor: Self, sum: Self) -> Self {
+                // SAFETY: as in `mul`.
+                $register(unsafe { $multiply_add(self.0, factor.0, sum.0) })
+            }
+            #[inline(always)]
+            fn interleave<const P: usize>(v: [Self; P]) -> [Self; P] {
+                let mut result = v;
+                match P {
+                    2 | 3 => result = Self::shuffle::<P, true>(v),
+                    4 => {
+                        let even = Self::shuffle::<2, true>([v[0], v[2]]);
+                        let odd = Self::shuffle::<2, true>([v[1], v[3]]);
+                        for half in 0..2 {
+                            let mixed = Self::shuffle::<2, true>([even[half], odd[half]]);
+                            (result[2 * half], result[2 * half + 1]) = (mixed[0], mixed[1]);
+                        }
+                    }
+                    _ => unreachable!("two to four phases are interleaved in registers"),
+                }
+                result
+            }
+            #[inline(always)]
+            fn deinterleave<const P: usize>(v: [Self; P]) -> [Self; P] {
+                let mut result = v;
+                match P {
+                    2 | 3 => result = Self::shuffle::<P, false>(v),
+                    4 => {
+                        let first = Self::shuffle::<2, false>([v[0], v[1]]);
+                        let second = Self::shuffle::<2, false>([v[2], v[3]]);
+                        for half in 0..2 {
+                            let split = Self::shuffle::<2, false>([first[half], second[half]]);
+                            (result[half], result[half + 2]) = (split[0], split[1]);
+                        }
+                    }
+                    _ => unreachable!("two to four phases are deinterleaved in registers"),
+                }
+                result
+            }
+            #[inline(always)]
+            $sum
+            #[inline(always)]
+            fn prefetch(address: *const u8) {
+                avx2::prefetch(address, 0);
+            }
+            #[inline(always)]
+            fn fence() {
+                simd::fence();
+            }
+        }
+
+        impl<S, D> Sums<S, D> for $register
+        where
+            S: Element<Compute = $number>,
+            D: Element<Compute = $number>,
+            $register: Access<S> + Access<D>,
+        {
+            #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,fma,f16c")]
+            unsafe fn write(
+                sources: &[*const S],
+                taps: &[$number],
+                target: *mut D,
+                count: usize,
+                rows: Rows,
+                stores: Stores,
+            ) {
+                // SAFETY: the caller's promise.
+                unsafe { sums::write::<S, D, Self>(sources, taps, target, count, rows, stores) }
+            }
+            #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,fma,f16c")]
+            unsafe fn write_phases<const P: usize>(
+                sources: &[*const S],
+                taps: &[$number],
+                bounds: &[usize],
+                target: *mut D,
+                count: usize,
+                rows: Rows,
+            ) {
+                // SAFETY: the caller's promise.
+                unsafe { phases::write::<S, D, Self, P>(sources, taps, bounds, target, count, rows) }
+            }
+        }
+    };
+}
+register!(
+    F32x16,
+    f32,
+    16,
+    i32,
+    _mm512_set1_ps,
+    _mm512_mul_ps,
+    _mm512_fmadd_ps,
+    _mm512_loadu_epi32,
+    _mm512_permutex2var_ps,
+    fn sum(self) -> f64 {
+        // SAFETY: as in `mul`.
+        unsafe {
+            let low = _mm512_cvtps_pd(_mm512_castps512_ps256(self.0));
+            let high = _mm512_cvtps_pd(_mm512_extractf32x8_ps::<1>(self.0));
+            F64x8(_mm512_add_pd(low, high)).sum()
+        }
+    }
+);
+register!(
+    F64x8,
+    f64,
+    8,
+    i64,
+    _mm512_set1_pd,
+    _mm512_mul_pd,
+    _mm512_fmadd_pd,
+    _mm512_loadu_epi64,
+    _mm512_permutex2var_pd,
+    fn sum(self) -> f64 {
+        // SAFETY: as in `mul`.
+        let (low, high) = unsafe { (_mm512_castpd512_pd256(self.0), _mm512_extractf64x4_pd::<1>(self.0)) };
+        // SAFETY: as in `mul`; AVX-512 includes AVX.
+        F64x4(unsafe { _mm256_add_pd(low, high) }).sum()
+    }
+);
+
+/// Loads, stores and their masked forms: from the element's bits to a register and back.
+macro_rules! access {
+    (
+        $register:ident, $element:ty, $mask:ty,
+        $load:ident, $load_mask:ident, $store:ident, $store_mask:ident, $stream:ident, $widen:expr, $narrow:expr
+    ) => {
+        impl Access<$element> for $register {
+            #[inline(always)]
+            unsafe fn load(source: *const $element) -> Self {
+                // SAFETY: the caller's promise.
+                unsafe { $widen($load(source.cast())) }
+            }
+            #[inline(always)]
+            unsafe fn store(self, target: *mut $element) {
+                // SAFETY: the caller's promise.
+                unsafe { $store(target.cast(), $narrow(self)) }
+            }
+            #[inline(always)]
+            unsafe fn stream(self, target: *mut $element) {
+                // SAFETY: the caller's promise.
+                unsafe { $stream(target.cast(), $narrow(self)) }
+            }
+            #[inline(always)]
+            unsafe fn load_part(source: *const $element, count: usize) -> Self {
+                // SAFETY: places outside the mask are not touched.
+                unsafe { $widen($load_mask(first::<$register>(count) as $mask, source.cast())) }
+            }
+            #[inline(always)]
+            unsafe fn store_part(self, target: *mut $element, count: usize) {
+                // SAFETY: places outside the mask are not touched.
+                unsafe { $store_mask(target.cast(), first::<$register>(count) as $mask, $narrow(self)) }
+            }
+        }
+    };
+}
+
+/// The mask of the first `count` places, fewer than all.
+#[inline(always)]
+fn first<R: Register>(count: usize) -> u16 {
+    debug_assert!(count < R::LANES && R::LANES <= 16);
+    (1 << count) - 1
+}
+
+#[inline(always)]
+unsafe fn widen_float16(bits: __m256i) -> F32x16 {
+    // SAFETY: the caller has detected the level.
+    F32x16(unsafe { _mm512_cvtph_ps(bits) })
+}
+
+#[inline(always)]
+unsafe fn widen_bfloat16(bits: __m256i) -> F32x16 {
+    // SAFETY: the caller has detected the level.
+    F32x16(unsafe { _mm512_castsi512_ps(_mm512_slli_epi32::<16>(_mm512_cvtepu16_epi32(bits))) })
+}
+
+#[inline(always)]
+fn round_to_float16(value: F32x16) -> __m256i {
+    // SAFETY: a register exists, so its level was detected.
+    unsafe { _mm512_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(value.0) }
+}
+
+/// To nearest even; a NaN keeps its sign and becomes quiet.
+#[inline(always)]
+fn round_to_bfloat16(value: F32x16) -> __m256i {
+    // SAFETY: a register exists, so its level was detected.
+    unsafe {
+        let bits = _mm512_castps_si512(value.0);
+        let odd = _mm512_and_si512(_mm512_srli_epi32::<16>(bits), _mm512_set1_epi32(1));
+        let rounded = _mm512_add_epi32(_mm512_add_epi32(bits, _mm512_set1_epi32(0x7fff)), odd);
+        let is_nan = _mm512_cmp_ps_mask::<_CMP_UNORD_Q>(value.0, value.0);
+        let quiet = _mm512_mask_or_epi32(rounded, is_nan, bits, _mm512_set1_epi32(0x0040_0000));
+        _mm512_cvtepi32_epi16(_mm512_srli_epi32::<16>(quiet))
+    }
+}
+
+access!(
+    F32x16,
+    f32,
+    u16,
+    _mm512_loadu_ps,
+    _mm512_maskz_loadu_ps,
+    _mm512_storeu_ps,
+    _mm512_mask_storeu_ps,
+    _mm512_stream_ps,
+    F32x16,
+    |value: F32x16| value.0
+);
+access!(
+    F64x8,
+    f64,
+    u8,
+    _mm512_loadu_pd,
+    _mm512_maskz_loadu_pd,
+    _mm512_storeu_pd,
+    _mm512_mask_storeu_pd,
+    _mm512_stream_pd,
+    F64x8,
+    |value: F64x8| value.0
+);
+access!(
+    F32x16,
+    Float16,
+    u16,
+    _mm256_loadu_epi16,
+    _mm256_maskz_loadu_epi16,
+    _mm256_storeu_epi16,
+    _mm256_mask_storeu_epi16,
+    _mm256_stream_si256,
+    widen_float16,
+    round_to_float16
+);
+access!(
+    F32x16,
+    BFloat16,
+    u16,
+    _mm256_loadu_epi16,
+    _mm256_maskz_loadu_epi16,
+    _mm256_storeu_epi16,
+    _mm256_mask_storeu_epi16,
+    _mm256_stream_si256,
+    widen_bfloat16,
+    round_to_bfloat16
+);
+
+/// Computes a tile.
+///
+/// # Safety
+/// As [`Worker::run`]; AVX-512 was detected.
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,fma,f16c")]
+pub unsafe fn tile<T: FirElement>(worker: &mut Worker<'_, T::Compute>, tile: &Tile<T>) {
+    // SAFETY: the caller's promise.
+    unsafe { worker.run::<T, <T as Avx512Element>::Register>(tile) }
+}
+
+/// Adds product sums for the kernel's gradient.
+///
+/// # Safety
+/// As [`kernel_gradient::product_sums`]; AVX-512 was detected.
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,fma,f16c")]
+pub unsafe fn product_sums<T: FirElement>(job: &Job<'_>, tiles: Range<usize>, scratch: &mut Scratch) -> Result<()> {
+    // SAFETY: the caller's promise.
+    unsafe { kernel_gradient::product_sums::<T, <T as Avx512Element>::Register>(job, tiles, scratch) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::registers::tests::check_shuffles;
+    use super::*;
+    use crate::devices::cpu::features::Level;
+
+    fn detected() -> bool {
+        let detected = Level::available().contains(&Level::Avx512);
+        if !detected {
+            eprintln!("left out: this processor has no AVX-512");
+        }
+        detected
+    }
+
+    #[test]
+    fn the_registers_shuffle_as_arrays_do() {
+        if detected() {
+            // SAFETY: AVX-512 was detected above.
+            unsafe {
+                check_shuffles::<F32x16>();
+                check_shuffles::<F64x8>();
+            }
+        }
+    }
+
+    /// Every 16-bit pattern widens as the `half` crate does it, and so does every part of a register.
+    fn widens<T: Element<Compute = f32>>(from_bits: fn(u16) -> T)
+    where
+        F32x16: Access<T>,
+    {
+        for start in (0..=u16::MAX).step_by(16) {
+            let source: [T; 16] = std::array::from_fn(|i| from_bits(start + i as u16));
+            let count = usize::from(start / 16) % 17;
+            let (mut wide, mut part) = ([f32::NAN; 16], [T::default(); 16]);
+            // SAFETY: AVX-512 was detected by the caller; the arrays hold sixteen elements.
+            unsafe {
+                let register = <F32x16 as Access<T>>::load(source.as_ptr());
+                <F32x16 as Access<f32>>::store(register, wide.as_mut_ptr());
+                if count < 16 {
+                    let register = <F32x16 as Access<T>>::load_part(source.as_ptr(), count);
+                    register.store_part(part.as_mut_ptr(), count);
+                }
+            }
+            for (i, (element, wide)) in source.into_iter().zip(wide).enumerate() {
+                let expected: f32 = element.to_compute();
+                // The processor makes a signalling NaN quiet while it widens.
+                assert!(wide.to_bits() == expected.to_bits() || wide.is_nan() && expected.is_nan());
+                let kept = if i < count && count < 16 { T::from_compute(wide) } else { T::default() };
+                assert_eq!(part[i].to_compute().to_bits(), kept.to_compute().to_bits());
+            }
+        }
+    }
+
+    #[test]
+    fn half_types_widen_as_the_half_crate_does_for_every_input() {
+        if detected() {
+            widens::<Float16>(Float16::from_bits);
+            widens::<BFloat16>(BFloat16::from_bits);
+        }
+    }
+
+    #[test]
+    fn float32_rounds_to_half_types_as_the_half_crate_does() {
+        if !detected() {
+            return;
+        }
+        for bits in (0..=u32::MAX).step_by(9_973) {
+            let values = [f32::from_bits(bits); 16];
+            let (mut brain, mut half) = ([BFloat16::ZERO; 16], [Float16::ZERO; 16]);
+            // SAFETY: AVX-512 was detected above; the arrays hold sixteen elements.
+            unsafe {
+                let register = <F32x16 as Access<f32>>::load(values.as_ptr());
+                <F32x16 as Access<BFloat16>>::store(register, brain.as_mut_ptr());
+                <F32x16 as Access<Float16>>::store(register, half.as_mut_ptr());
+            }
+            assert_eq!(brain[0].to_bits(), BFloat16::from_f32(values[0]).to_bits(), "{bits:#x}");
+            assert_eq!(half[15].to_bits(), Float16::from_f32(values[0]).to_bits(), "{bits:#x}");
+        }
+    }
+}
