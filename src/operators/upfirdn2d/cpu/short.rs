@@ -101,13 +101,14 @@ where
     // SAFETY: the caller's promise, handed on.
     unsafe {
         match rows.form {
+            // Half-precision numbers that fill so little of a line are better widened once.
+            _ if R::LANES * size_of::<T>() < LINE / 2 => return false,
             Form::Plain3 => write_form::<T, R, 1, 1, 3, 0>(rows),
             Form::Plain4 => write_form::<T, R, 1, 1, 4, 0>(rows),
             Form::Up4(false) => write_form::<T, R, 2, 1, 2, 0>(rows),
             Form::Up4(true) => write_form::<T, R, 2, 1, 2, 1>(rows),
             Form::Down4 => write_form::<T, R, 1, 2, 4, 0>(rows),
-            // Windows reach at most one register further.
-            _ if R::LANES < 8 => return false,
+            _ if !R::MANY => return false,
             Form::Up12(false) => write_form::<T, R, 2, 1, 6, 0>(rows),
             Form::Up12(true) => write_form::<T, R, 2, 1, 6, 1>(rows),
             Form::Down12 => write_form::<T, R, 1, 2, 12, 0>(rows),
@@ -146,6 +147,9 @@ unsafe fn write_form<T, R, const P: usize, const STEP: usize, const N: usize, co
 /// A line holds at most four blocks: eight half-precision numbers each.
 const MOST_AT_ONCE: usize = 4;
 
+/// How many rows ahead the memory of rows of one block is asked for.
+const NARROW_AHEAD: isize = 12;
+
 /// What is kept while rows are written.
 struct Across<'a, 'b, T: Element, R, const P: usize, const STEP: usize, const N: usize, const SECOND: usize> {
     taps: [[R; N]; P],
@@ -173,30 +177,42 @@ where
     #[inline(always)]
     unsafe fn all(mut self, mut sum: impl Sum<R>) {
         let Rows { count, source, target } = self.rows.rows;
-        for _ in 0..count {
-            // SAFETY: the promise of `write`.
-            unsafe {
+        // SAFETY: the promise of `write`.
+        unsafe {
+            if self.rows.count <= P * R::LANES {
+                return self.narrow(sum);
+            }
+            for _ in 0..count {
                 match self.rows.ahead {
-                    _ if self.rows.count <= P * R::LANES => self.narrow(&sum),
                     Some(ahead) => self.row::<true>(&sum, ahead),
                     None => self.row::<false>(&sum, Ahead::NONE),
                 }
+                sum.advance(source);
+                self.last = self.last.wrapping_offset(source);
+                self.target = self.target.wrapping_byte_offset(target);
             }
-            sum.advance(source);
-            self.last = self.last.wrapping_offset(source);
-            self.target = self.target.wrapping_byte_offset(target);
         }
     }
 
-    /// A row of one block.
+    /// Rows of one block.
     #[inline(always)]
-    unsafe fn narrow(&self, sum: &impl Sum<R>) {
-        let (count, start) = (self.rows.count, self.rows.start);
-        let lines = (self.target as usize | count * size_of::<T>()).is_multiple_of(LINE);
-        // SAFETY: the promise of `write`.
-        unsafe {
-            let (current, next) = (self.edge(sum, start), self.edge(sum, start + (STEP * R::LANES) as isize));
-            self.store(self.outputs(&current, &next), 0, count, self.rows.streaming && lines);
+    unsafe fn narrow(&mut self, mut sum: impl Sum<R>) {
+        let (Rows { count, source, target }, width, start) = (self.rows.rows, self.rows.count, self.rows.start);
+        let lines = ((self.target as usize | target as usize) % LINE | width * size_of::<T>() % LINE) == 0;
+        let streaming = self.rows.streaming && lines;
+        let soon = if self.rows.ahead.is_some() { target.wrapping_mul(NARROW_AHEAD) } else { 0 };
+        for _ in 0..count {
+            // SAFETY: the promise of `write`.
+            unsafe {
+                if !streaming {
+                    // Rows so short are no stream that the processor would see coming.
+                    R::prefetch(self.target.wrapping_byte_offset(soon).cast());
+                }
+                let (current, next) = (self.edge(&sum, start), self.edge(&sum, start + (STEP * R::LANES) as isize));
+                self.store(self.outputs(&current, &next), 0, width, streaming);
+            }
+            sum.advance(source);
+            self.target = self.target.wrapping_byte_offset(target);
         }
     }
 
@@ -230,6 +246,8 @@ where
                     self.part::<AHEAD>(sum, ahead, 0, head, 0);
                 }
                 let lines = (count - head) * size / LINE;
+                // The last line is not streamed whole: stores to it would wait for it.
+                R::prefetch(self.target.wrapping_add(count).cast());
                 self.part::<AHEAD>(sum, ahead, head, count, head + lines * LINE / size);
             } else {
                 self.part::<AHEAD>(sum, ahead, 0, count, 0);
