@@ -22,11 +22,9 @@ _TRANSFORM = _C.DispatchKey.FuncTorchDynamicLayerBackMode
 _PLAIN = (_C.DispatchKeySet(_C.DispatchKey.CPU) | _C.DispatchKeySet(_C.DispatchKey.AutogradCPU)).raw_repr()
 
 
-def kernel(bridged: Bridged) -> Callable[..., Any]:
+def kernel(bridged: Bridged, record: Callable[[Any, bool, tuple[Any, ...]], Any]) -> Callable[..., Any]:
     """Make the kernel of an operator: it records the call where an input asks for it."""
-    signature, compute = bridged.signature, bridged.kernel
-    record = _recorder(bridged)
-    places = [p for spec, p in zip(signature.inputs, signature.places, strict=True) if not spec.shape_only]
+    compute, places = bridged.kernel, bridged.signature.tensor_places
     grad_enabled = torch.is_grad_enabled
 
     def autograd(keyset: Any, *arguments: Any) -> Any:
@@ -50,7 +48,7 @@ def _below(bridged: Bridged, keyset: Any, arguments: tuple[Any, ...]) -> Any:
         return bridged.overload.redispatch(keyset & _BELOW, *arguments)
 
 
-def _recorder(bridged: Bridged) -> Callable[[Any, bool, tuple[Any, ...]], Any]:
+def recorder(bridged: Bridged) -> Callable[[Any, bool, tuple[Any, ...]], Any]:
     """Make what puts a call of the operator into autograd's graph."""
     signature, compute = bridged.signature, bridged.kernel
     first, shape_only = signature.first_argument, [spec.shape_only for spec in signature.inputs]

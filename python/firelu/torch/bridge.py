@@ -9,7 +9,7 @@ import torch
 
 from .. import _firelu
 from .._firelu import OpSchema, TorchOperator
-from . import autocast, autograd, batching, fake
+from . import autocast, autograd, batching, direct, fake
 from .signature import Signature
 
 #: What the compiler must know: the operators are written for it, and an output's strides follow an input's.
@@ -35,7 +35,9 @@ class Bridged:
         self.overload: Any = getattr(torch.ops.firelu, name).default
         for key in ("CPU", "CUDA"):
             _LIBRARY.impl(name, self.kernel, key)
-        _LIBRARY.impl(name, autograd.kernel(self), "Autograd", with_keyset=True)
+        record = autograd.recorder(self)
+        _LIBRARY.impl(name, autograd.kernel(self, record), "Autograd", with_keyset=True)
+        self.call = direct.caller(self, record)
         for device in ("CPU", "CUDA"):
             _LIBRARY.impl(name, autocast.kernel(self, device), f"Autocast{device}", with_keyset=True)
         torch.library.register_fake(f"firelu::{name}", fake.kernel(self), lib=_LIBRARY)

@@ -12,9 +12,9 @@ from torch.nn import functional
 from ..functional import _paddings, _pair
 from .bridge import bridged
 
-_LEAKY_RELU = bridged("LeakyRelu").overload
-_FUSED_LEAKY_RELU = bridged("FusedLeakyRelu").overload
-_UPFIRDN2D = bridged("UpFirDn2d").overload
+_LEAKY_RELU = bridged("LeakyRelu").call
+_FUSED_LEAKY_RELU = bridged("FusedLeakyRelu").call
+_UPFIRDN2D = bridged("UpFirDn2d").call
 
 Factor = int | Sequence[int]
 
@@ -96,7 +96,11 @@ def upfirdn2d(
     """
     if kernel.dim() == 1:
         kernel = torch.outer(kernel, kernel)
-    factors = (*_pair("up", up), *_pair("down", down), *_paddings(pad))
+    # What nearly everyone passes is read without a further call: it shows in the time of a small picture.
+    if type(up) is int and type(down) is int and type(pad) is tuple and len(pad) == 2:
+        factors = (up, up, down, down, *pad, *pad)
+    else:
+        factors = (*_pair("up", up), *_pair("down", down), *_paddings(pad))
     # Each argument that is handed over takes its time, and these two are nearly always the defaults.
     rest = (flip_kernel, gain) if flip_kernel or gain != 1.0 else ()
     result: Tensor = _UPFIRDN2D(input, kernel, *factors, *rest)

@@ -69,6 +69,8 @@ class Signature:
             self.places.append(len(parameters))
             is_list = schema.variadic and index + 1 == len(schema.inputs)
             parameters += _input_parameters(spec, is_list)
+        #: The places of tensors; inputs that lend only their shape are none.
+        self.tensor_places = [p for spec, p in zip(self.inputs, self.places, strict=True) if not spec.shape_only]
         #: The place of the first argument.
         self.first_argument = len(parameters)
         parameters += [_argument_parameter(argument) for argument in schema.args]
