@@ -163,7 +163,7 @@ impl Memory {
             None => (row_major, 0, (elements * dtype.size()) as isize),
         };
         let slot = if huge { self.sparse.as_ref().expect("looked for above") } else { self.next_slot() };
-        assert!((high - low) as usize <= slot.bytes, "cases stay inside their slots");
+        assert!((high - low) as usize <= slot.bytes, "{shape:?} of {dtype} leaves its slot");
         let room = slot.bytes - (high - low) as usize;
         let start = match choices.below(4) {
             0 => 0,
@@ -196,9 +196,15 @@ fn extent(shape: &[usize], strides: &[isize], dtype: DType) -> Option<(i128, i12
 fn strides(shape: &[usize], dtype: DType, purpose: Use, huge: bool, choices: &mut Choices<'_>) -> Strides {
     let kind = TensorType::new(shape, dtype);
     let mut strides = kind.shape.row_major_strides(dtype);
-    let manner = choices.below(if huge { 3 } else { 5 });
-    // Two of five tensors are plain: the fast paths are for them.
-    if manner < 3 || huge {
+    let manner = choices.below(if huge { 3 } else { 6 });
+    // Two of six tensors are plain and one has its channels last: the fast paths are for them.
+    if let (5, rank @ 3..) = (manner, shape.len()) {
+        let (size, channels, width) = (dtype.size(), shape[rank - 3].max(1), shape[rank - 1].max(1));
+        let row = size.saturating_mul(channels);
+        strides[rank - 3] = size as isize;
+        strides[rank - 1] = row as isize;
+        strides[rank - 2] = row.saturating_mul(width) as isize;
+    } else if manner < 3 {
         let mut order: Vec<usize> = (0..shape.len()).collect();
         if manner != 0 {
             for i in (1..order.len()).rev() {
