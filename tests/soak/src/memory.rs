@@ -125,9 +125,13 @@ impl Memory {
         }
     }
 
-    fn next_slot(&mut self) -> &Slot {
-        if self.used == self.slots.len() {
-            self.slots.push(Slot::new(SLOT_BYTES).expect("the system has 16 MiB of address space"));
+    /// A slot that holds so many bytes.
+    fn next_slot(&mut self, bytes: usize) -> &Slot {
+        let new = || Slot::new(bytes.max(SLOT_BYTES).next_multiple_of(page())).expect("the system has the space");
+        match self.slots.get_mut(self.used) {
+            None => self.slots.push(new()),
+            Some(slot) if slot.bytes < bytes => *slot = new(),
+            Some(_) => {}
         }
         self.used += 1;
         &self.slots[self.used - 1]
@@ -137,7 +141,7 @@ impl Memory {
     pub fn place_against(&mut self, shape: &[usize], dtype: DType, side: Side) -> Placed {
         let kind = TensorType::new(shape, dtype);
         let (strides, bytes) = (kind.shape.row_major_strides(dtype), kind.bytes());
-        let slot = self.next_slot();
+        let slot = self.next_slot(bytes);
         let start = if side == Side::Start { 0 } else { slot.bytes - bytes };
         let parts = Parts { pointer: slot.base.wrapping_add(start), strides, kind, device: Device::Cpu };
         let offsets = offsets(shape, &parts.strides, parts.shape().elements());
@@ -162,9 +166,9 @@ impl Memory {
             Some((low, high)) => (strides, low as isize, high as isize),
             None => (row_major, 0, (elements * dtype.size()) as isize),
         };
-        let slot = if huge { self.sparse.as_ref().expect("looked for above") } else { self.next_slot() };
-        assert!((high - low) as usize <= slot.bytes, "{shape:?} of {dtype} leaves its slot");
-        let room = slot.bytes - (high - low) as usize;
+        let bytes = (high - low) as usize;
+        let slot = if huge { self.sparse.as_ref().expect("looked for above") } else { self.next_slot(bytes) };
+        let room = slot.bytes - bytes;
         let start = match choices.below(4) {
             0 => 0,
             1 => room,
