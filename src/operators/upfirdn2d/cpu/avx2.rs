@@ -9,6 +9,7 @@ use super::kernel_gradient::{self, Job};
 use super::phases;
 use super::registers::{Access, Register};
 use super::scratch::Scratch;
+use super::short::{self, Short, ShortRows};
 use super::sums::{self, Rows, Stores, Sums};
 use super::tile::{Tile, Worker};
 use crate::core::dtype::{BFloat16, Element, Float16};
@@ -143,6 +144,26 @@ impl Register for F32x8 {
     }
 
     #[inline(always)]
+    fn shift(self, next: Self, places: usize) -> Self {
+        // SAFETY: as in `mul`.
+        unsafe {
+            let (low, high) = (_mm256_castps_si256(self.0), _mm256_castps_si256(next.0));
+            let middle = _mm256_permute2x128_si256::<0x21>(low, high);
+            F32x8(_mm256_castsi256_ps(match places {
+                0 => low,
+                1 => _mm256_alignr_epi8::<4>(middle, low),
+                2 => _mm256_alignr_epi8::<8>(middle, low),
+                3 => _mm256_alignr_epi8::<12>(middle, low),
+                4 => middle,
+                5 => _mm256_alignr_epi8::<4>(high, middle),
+                6 => _mm256_alignr_epi8::<8>(high, middle),
+                7 => _mm256_alignr_epi8::<12>(high, middle),
+                _ => high,
+            }))
+        }
+    }
+
+    #[inline(always)]
     fn sum(self) -> f64 {
         // SAFETY: as in `mul`.
         unsafe {
@@ -248,6 +269,21 @@ impl Register for F64x4 {
     }
 
     #[inline(always)]
+    fn shift(self, next: Self, places: usize) -> Self {
+        // SAFETY: as in `mul`.
+        unsafe {
+            let middle = _mm256_permute2f128_pd::<0x21>(self.0, next.0);
+            F64x4(match places {
+                0 => self.0,
+                1 => _mm256_shuffle_pd::<0b0101>(self.0, middle),
+                2 => middle,
+                3 => _mm256_shuffle_pd::<0b0101>(middle, next.0),
+                _ => next.0,
+            })
+        }
+    }
+
+    #[inline(always)]
     fn sum(self) -> f64 {
         // SAFETY: as in `mul`.
         unsafe {
@@ -274,8 +310,15 @@ unsafe fn mask32(count: usize) -> __m256i {
     unsafe { _mm256_loadu_si256(ONES_THEN_ZEROS.as_ptr().add(8 - count).cast()) }
 }
 
+/// The places `from .. to` of eight, as the mask of a 32-bit load.
+#[inline(always)]
+unsafe fn mask_within(from: usize, to: usize) -> __m256i {
+    // SAFETY: the caller has detected the level.
+    unsafe { _mm256_andnot_si256(mask32(from), mask32(to)) }
+}
+
 macro_rules! access {
-    ($register:ident, $element:ty $(, $load_part:item, $store_part:item)?) => {
+    ($register:ident, $element:ty $(, $load_part:item, $load_within:item, $store_part:item)?) => {
         impl Access<$element> for $register {
             #[inline(always)]
             unsafe fn load(source: *const $element) -> Self {
@@ -296,6 +339,8 @@ macro_rules! access {
                 #[inline(always)]
                 $load_part
                 #[inline(always)]
+                $load_within
+                #[inline(always)]
                 $store_part
             )?
         }
@@ -310,6 +355,10 @@ access!(
         // SAFETY: places outside the mask are not touched.
         F32x8(unsafe { _mm256_maskload_ps(source, mask32(count)) })
     },
+    unsafe fn load_within(source: *const f32, from: usize, to: usize) -> Self {
+        // SAFETY: places outside the mask are not touched.
+        F32x8(unsafe { _mm256_maskload_ps(source, mask_within(from, to)) })
+    },
     unsafe fn store_part(self, target: *mut f32, count: usize) {
         // SAFETY: places outside the mask are not touched.
         unsafe { _mm256_maskstore_ps(target, mask32(count), self.0) }
@@ -322,6 +371,10 @@ access!(
         // SAFETY: places outside the mask are not touched; two 32-bit places make one of 64.
         F64x4(unsafe { _mm256_maskload_pd(source, mask32(2 * count)) })
     },
+    unsafe fn load_within(source: *const f64, from: usize, to: usize) -> Self {
+        // SAFETY: as in `load_part`.
+        F64x4(unsafe { _mm256_maskload_pd(source, mask_within(2 * from, 2 * to)) })
+    },
     unsafe fn store_part(self, target: *mut f64, count: usize) {
         // SAFETY: as in `load_part`.
         unsafe { _mm256_maskstore_pd(target, mask32(2 * count), self.0) }
@@ -330,6 +383,16 @@ access!(
 
 macro_rules! sums {
     ($register:ident, $number:ty) => {
+        impl<T: Element<Compute = $number>> Short<T> for $register
+        where
+            $register: Access<T>,
+        {
+            #[target_feature(enable = "avx2,fma,f16c")]
+            unsafe fn write_short(rows: &ShortRows<'_, T>) -> bool {
+                // SAFETY: the caller's promise.
+                unsafe { short::write::<T, Self>(rows) }
+            }
+        }
         impl<S, D> Sums<S, D> for $register
         where
             S: Element<Compute = $number>,

@@ -9,6 +9,7 @@ use super::kernel_gradient::{self, Job};
 use super::phases;
 use super::registers::{Access, Register};
 use super::scratch::Scratch;
+use super::short::{self, Short, ShortRows};
 use super::sums::{self, Filter, Rows, Stores, Sums};
 use super::tile::{Tile, Worker};
 use crate::core::dtype::{BFloat16, Element, Float16};
@@ -48,10 +49,30 @@ const fn origin(lanes: usize, phases: usize, r: usize, i: usize, interleave: boo
     if interleave { at % phases * lanes + at / phases } else { i * phases + r }
 }
 
+/// Which numbers of two registers one that starts so many places later has.
+static SHIFTS_32: [[i32; 16]; 17] = {
+    let mut tables = [[0; 16]; 17];
+    let mut at = 0;
+    while at < 16 * 17 {
+        tables[at / 16][at % 16] = (at / 16 + at % 16) as i32;
+        at += 1;
+    }
+    tables
+};
+static SHIFTS_64: [[i64; 8]; 9] = {
+    let mut tables = [[0; 8]; 9];
+    let mut at = 0;
+    while at < 8 * 9 {
+        tables[at / 8][at % 8] = (at / 8 + at % 8) as i64;
+        at += 1;
+    }
+    tables
+};
+
 macro_rules! register {
     (
         $register:ident, $number:ty, $lanes:literal, $index:ty,
-        $splat:ident, $mul:ident, $multiply_add:ident, $load_index:ident, $permute:ident, $sum:item
+        $splat:ident, $mul:ident, $multiply_add:ident, $load_index:ident, $permute:ident, $shift:item, $sum:item
     ) => {
         impl $register {
             /// The numbers of `a`, then of `b`, at these places.
@@ -144,6 +165,8 @@ macro_rules! register {
                 result
             }
             #[inline(always)]
+            $shift
+            #[inline(always)]
             $sum
             #[inline(always)]
             fn prefetch(address: *const u8) {
@@ -152,6 +175,17 @@ macro_rules! register {
             #[inline(always)]
             fn fence() {
                 simd::fence();
+            }
+        }
+
+        impl<T: Element<Compute = $number>> Short<T> for $register
+        where
+            $register: Access<T>,
+        {
+            #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,fma,f16c")]
+            unsafe fn write_short(rows: &ShortRows<'_, T>) -> bool {
+                // SAFETY: the caller's promise.
+                unsafe { short::write::<T, Self>(rows) }
             }
         }
 
@@ -198,6 +232,9 @@ register!(
     _mm512_fmadd_ps,
     _mm512_loadu_epi32,
     _mm512_permutex2var_ps,
+    fn shift(self, next: Self, places: usize) -> Self {
+        Self::pick(self, next, &SHIFTS_32[places.min(16)])
+    },
     fn sum(self) -> f64 {
         // SAFETY: as in `mul`.
         unsafe {
@@ -217,6 +254,9 @@ register!(
     _mm512_fmadd_pd,
     _mm512_loadu_epi64,
     _mm512_permutex2var_pd,
+    fn shift(self, next: Self, places: usize) -> Self {
+        Self::pick(self, next, &SHIFTS_64[places.min(8)])
+    },
     fn sum(self) -> f64 {
         // SAFETY: as in `mul`.
         let (low, high) = unsafe { (_mm512_castpd512_pd256(self.0), _mm512_extractf64x4_pd::<1>(self.0)) };
@@ -251,6 +291,12 @@ macro_rules! access {
             unsafe fn load_part(source: *const $element, count: usize) -> Self {
                 // SAFETY: places outside the mask are not touched.
                 unsafe { $widen($load_mask(first::<$register>(count) as $mask, source.cast())) }
+            }
+            #[inline(always)]
+            unsafe fn load_within(source: *const $element, from: usize, to: usize) -> Self {
+                debug_assert!(from <= to && to <= Self::LANES);
+                // SAFETY: places outside the mask are not touched.
+                unsafe { $widen($load_mask(((1u32 << to) - (1u32 << from)) as $mask, source.cast())) }
             }
             #[inline(always)]
             unsafe fn store_part(self, target: *mut $element, count: usize) {

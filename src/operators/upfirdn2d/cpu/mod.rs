@@ -16,6 +16,7 @@ mod plan;
 mod products;
 mod registers;
 mod scratch;
+mod short;
 mod strip;
 mod sums;
 mod tile;

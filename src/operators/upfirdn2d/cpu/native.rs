@@ -6,10 +6,14 @@ use super::kernel_gradient::{self, Job};
 use super::phases;
 use super::registers::Portable;
 use super::scratch::Scratch;
+use super::short::Short;
 use super::sums::{self, Rows, Stores, Sums};
 use super::tile::{Tile, Worker};
 use crate::core::dtype::{Compute, Element};
 use crate::core::error::Result;
+
+// Such rows need shifts of whole registers; these take two passes instead.
+impl<C: Compute, T: Element<Compute = C>> Short<T> for Portable<C> {}
 
 impl<C: Compute, S: Element<Compute = C>, D: Element<Compute = C>> Sums<S, D> for Portable<C> {
     unsafe fn write(sources: &[*const S], taps: &[C], target: *mut D, count: usize, rows: Rows, stores: Stores) {

@@ -3,6 +3,7 @@
 
 use super::factor::Taps;
 use super::layout::Layout;
+use super::short::Form;
 use crate::core::dtype::{Compute, Element};
 use crate::devices::cpu::features::last_level_cache;
 use crate::operators::upfirdn2d::params::{Axis, Geometry};
@@ -132,6 +133,10 @@ fn choose_order<C: Compute>(geometry: &Geometry, taps: &Taps<C>) -> (Order, f64)
     let vertical = input * (ny + 2.0) + output * (nx + 2.0 + shuffle);
     let horizontal = share * (input * 2.0 + output * (nx + 2.0 + shuffle)) + output * (ny + 2.0);
     let direct = share * input * 2.0 + output * (nx * ny + 2.0 + shuffle);
+    if taps.separable.is_some() && Form::exists(x) {
+        // Any layout of such a call sums in the order that the loops in registers have.
+        return (Order::VerticalFirst, vertical);
+    }
     // Where both exist, the direct sum must not round more often than the two sums.
     let may_be_direct = taps.separable.is_none() || nx * ny <= nx + ny;
     let orders = [(Order::VerticalFirst, vertical), (Order::HorizontalFirst, horizontal), (Order::Direct, direct)];

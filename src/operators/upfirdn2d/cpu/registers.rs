@@ -26,6 +26,8 @@ pub trait Register: Copy {
     fn interleave<const P: usize>(values: [Self; P]) -> [Self; P];
     /// The inverse of `interleave`.
     fn deinterleave<const P: usize>(values: [Self; P]) -> [Self; P];
+    /// The register that starts `places` after this one's start, where `next` follows; at most `LANES`.
+    fn shift(self, next: Self, places: usize) -> Self;
     /// The sum of all places, in a fixed order, in float64.
     fn sum(self) -> f64;
     /// Asks for a line of memory; any address is fine.
@@ -67,6 +69,22 @@ pub trait Access<T: Element<Compute = Self::Number>>: Register {
         // SAFETY: the caller's promise; the array holds more than `count`.
         unsafe {
             std::ptr::copy_nonoverlapping(source.cast::<u8>(), elements.as_mut_ptr().cast(), count * size_of::<T>());
+            Self::load(elements.as_ptr())
+        }
+    }
+
+    /// Loads the elements `from .. to` of `LANES`; the other places are zero.
+    ///
+    /// # Safety
+    /// The level was detected and those elements are readable.
+    #[inline(always)]
+    unsafe fn load_within(source: *const T, from: usize, to: usize) -> Self {
+        let mut elements = [T::default(); 16];
+        debug_assert!(from <= to && to <= Self::LANES && Self::LANES <= elements.len());
+        // SAFETY: the caller's promise; the array holds as many as a register.
+        unsafe {
+            let (first, bytes) = (source.wrapping_add(from).cast::<u8>(), (to - from) * size_of::<T>());
+            std::ptr::copy_nonoverlapping(first, elements.as_mut_ptr().add(from).cast(), bytes);
             Self::load(elements.as_ptr())
         }
     }
@@ -125,6 +143,13 @@ impl<C: Compute> Register for Portable<C> {
         })
     }
     #[inline(always)]
+    fn shift(self, next: Self, places: usize) -> Self {
+        Portable(std::array::from_fn(|i| match i + places {
+            at if at < PORTABLE => self.0[at],
+            at => next.0[at - PORTABLE],
+        }))
+    }
+    #[inline(always)]
     fn sum(self) -> f64 {
         self.0.iter().fold(0.0, |sum, value| sum + value.to_f64())
     }
@@ -176,6 +201,21 @@ pub mod tests {
                 assert!(target[count..].iter().all(|&value| value == R::Number::default()));
             }
             let all = <R as Access<<R as Register>::Number>>::load(source.as_ptr());
+            for from in 0..=R::LANES {
+                for to in from..=R::LANES {
+                    let mut target = vec![R::Number::from_f64(-1.0); 16];
+                    R::load_within(source.as_ptr(), from, to).store(target.as_mut_ptr());
+                    for (i, value) in target[..R::LANES].iter().enumerate() {
+                        let inside = (from..to).contains(&i);
+                        assert_eq!(*value, if inside { source[i] } else { R::Number::default() });
+                    }
+                }
+                let more: Vec<R::Number> = (1..=32).map(|i| R::Number::from_f64(f64::from(i))).collect();
+                let (first, second) = (R::load(more.as_ptr()), R::load(more[R::LANES..].as_ptr()));
+                let mut target = vec![R::Number::default(); 16];
+                first.shift(second, from).store(target.as_mut_ptr());
+                assert_eq!(target[..R::LANES], more[from..from + R::LANES]);
+            }
             assert_eq!(all.sum(), (R::LANES * (R::LANES + 1) / 2) as f64);
             assert_eq!(all.mul(all).sum(), all.multiply_add(all, R::splat(R::Number::default())).sum());
         }

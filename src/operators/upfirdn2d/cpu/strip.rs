@@ -51,6 +51,13 @@ pub struct Terms<C> {
     gaps: bool,
 }
 
+impl<C> Terms<C> {
+    /// What each term is multiplied by, phase by phase.
+    pub fn taps(&self) -> &[C] {
+        &self.taps
+    }
+}
+
 impl<C> Default for Terms<C> {
     fn default() -> Self {
         Terms { sources: SmallVec::new(), taps: SmallVec::new(), bounds: SmallVec::new(), gaps: false }
@@ -108,6 +115,11 @@ impl Strip {
     /// Where in a plain prepared row the first column inside stands.
     pub fn inside_offset(&self) -> usize {
         (self.inside.start - self.first) as usize * self.pixel
+    }
+
+    /// Where the first window starts, counted from the first column inside.
+    pub fn start(&self) -> isize {
+        (self.first - self.inside.start) as isize
     }
 
     /// Writes the terms of every phase over several prepared rows, whose taps along x stand from a

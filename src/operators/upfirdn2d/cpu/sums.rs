@@ -7,10 +7,11 @@
 #![allow(clippy::needless_range_loop)]
 
 use super::registers::{Access, Register};
+use super::short::Short;
 use crate::core::dtype::Element;
 
 /// The bytes of a cache line.
-const LINE: usize = 64;
+pub(super) const LINE: usize = 64;
 
 /// Values of the sum at `q` and after.
 pub(super) trait Sum<R: Register> {
@@ -25,6 +26,12 @@ pub(super) trait Sum<R: Register> {
     /// # Safety
     /// Every source is readable there.
     unsafe fn part(&self, q: usize, count: usize) -> R;
+
+    /// The values at the places `from .. to` of a register that starts at `q`; the others are zero.
+    ///
+    /// # Safety
+    /// Every source is readable at those places.
+    unsafe fn within(&self, q: isize, from: usize, to: usize) -> R;
 
     /// Moves every source on by so many bytes.
     fn advance(&mut self, bytes: isize);
@@ -95,6 +102,19 @@ where
     }
 
     #[inline(always)]
+    unsafe fn within(&self, q: isize, from: usize, to: usize) -> R {
+        // SAFETY: the caller's promise.
+        unsafe {
+            let mut sum = R::load_within(self.sources[0].wrapping_offset(q), from, to).mul(self.taps[0]);
+            for k in 1..N {
+                let value = R::load_within(self.sources[k].wrapping_offset(q), from, to);
+                sum = value.multiply_add(self.taps[k], sum);
+            }
+            sum
+        }
+    }
+
+    #[inline(always)]
     fn advance(&mut self, bytes: isize) {
         for k in 0..N {
             self.sources[k] = self.sources[k].wrapping_byte_offset(bytes);
@@ -147,6 +167,20 @@ where
             for (source, &tap) in self.sources[1..].iter().zip(&self.taps[1..]) {
                 let source = source.wrapping_byte_offset(self.moved).add(q);
                 sum = R::load_part(source, count).multiply_add(R::splat(tap), sum);
+            }
+            sum
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn within(&self, q: isize, from: usize, to: usize) -> R {
+        // SAFETY: the caller's promise.
+        unsafe {
+            let source = self.sources[0].wrapping_byte_offset(self.moved).wrapping_offset(q);
+            let mut sum = R::load_within(source, from, to).mul(R::splat(self.taps[0]));
+            for (source, &tap) in self.sources[1..].iter().zip(&self.taps[1..]) {
+                let source = source.wrapping_byte_offset(self.moved).wrapping_offset(q);
+                sum = R::load_within(source, from, to).multiply_add(R::splat(tap), sum);
             }
             sum
         }
@@ -208,6 +242,20 @@ pub struct Ahead {
 const AHEAD_BYTES: usize = 4096;
 
 impl Ahead {
+    /// No rows.
+    pub const NONE: Ahead = Ahead { first: 0, step: 0, rows: 0 };
+
+    /// Asks for the line that each of the rows has at the place that `last` has in the last source.
+    #[inline(always)]
+    pub fn ask<R: Register>(&self, last: *const u8) {
+        let mut next = last.wrapping_offset(self.first);
+        R::prefetch(next);
+        for _ in 1..self.rows {
+            next = next.wrapping_offset(self.step);
+            R::prefetch(next);
+        }
+    }
+
     /// Rows so many bytes apart, of which `count` at a time are read for the first time.
     pub fn rows(step: isize, count: usize) -> Self {
         let turns = AHEAD_BYTES.div_ceil((step.unsigned_abs() * count).max(1)).min(64);
@@ -267,11 +315,15 @@ where
 
 /// The sums that a tile of element type `T` makes.
 pub trait Filter<T: Element>:
-    Register<Number = T::Compute> + Sums<T, T::Compute> + Sums<T::Compute, T> + Sums<T::Compute, T::Compute>
+    Register<Number = T::Compute> + Short<T> + Sums<T, T::Compute> + Sums<T::Compute, T> + Sums<T::Compute, T::Compute>
 {
 }
 impl<T: Element, R> Filter<T> for R where
-    R: Register<Number = T::Compute> + Sums<T, T::Compute> + Sums<T::Compute, T> + Sums<T::Compute, T::Compute>
+    R: Register<Number = T::Compute>
+        + Short<T>
+        + Sums<T, T::Compute>
+        + Sums<T::Compute, T>
+        + Sums<T::Compute, T::Compute>
 {
 }
 
@@ -314,8 +366,7 @@ pub unsafe fn write<S, D, R>(
                 }
                 Stores::Streamed if R::STREAMS => streamed::<D, R, BLOCK>(&sum, target, count),
                 _ => {
-                    let none = Ahead { first: 0, step: 0, rows: 0 };
-                    cached::<D, R, BLOCK, false>(&sum, target, count, last, none, 0);
+                    cached::<D, R, BLOCK, false>(&sum, target, count, last, Ahead::NONE, 0);
                 }
             }
             sum.advance(rows.source);
@@ -343,12 +394,7 @@ unsafe fn cached<D, R, const BLOCK: usize, const AHEAD: bool>(
     unsafe {
         while q + BLOCK * R::LANES <= count {
             if AHEAD {
-                let mut next = last.wrapping_offset(ahead.first).wrapping_add(q * size);
-                R::prefetch(next);
-                for _ in 1..ahead.rows {
-                    next = next.wrapping_offset(ahead.step);
-                    R::prefetch(next);
-                }
+                ahead.ask::<R>(last.wrapping_add(q * size));
             }
             let values = sum.block::<BLOCK>(q);
             for b in 0..BLOCK {

@@ -6,6 +6,7 @@ use std::ops::Range;
 use super::factor::Taps;
 use super::plan::{Order, Plan};
 use super::scratch::Scratch;
+use super::short::{Form, ShortRows};
 use super::strip::{Strip, Terms};
 use super::sums::{Ahead, Filter, Rows, Stores, Sums};
 use crate::core::dtype::{Compute, Element};
@@ -62,8 +63,67 @@ fn runs(axis: &Axis, rows: &Range<usize>) -> impl Iterator<Item = Run> {
     })
 }
 
+/// The runs of a tile, relative to its first input and its first output.
+#[derive(Default)]
+struct Runs<C> {
+    /// The rows and strides that these runs are for.
+    key: (Range<usize>, isize, isize),
+    list: SmallVec<[PlacedRun; 8]>,
+    /// Bytes from the tile's first input row to each term's.
+    offsets: SmallVec<[isize; 32]>,
+    /// What each term is multiplied by.
+    taps: SmallVec<[C; 32]>,
+}
+
+struct PlacedRun {
+    terms: Range<usize>,
+    /// Bytes from the tile's first output row.
+    target: isize,
+    rows: Rows,
+}
+
+impl<C: Compute> Runs<C> {
+    fn fit<T>(&self, tile: &Tile<T>) -> bool {
+        !self.list.is_empty() && self.key == (tile.rows.clone(), tile.source_row, tile.target_row)
+    }
+
+    /// The runs of a tile, each of so many rows at most.
+    fn refill<T>(&mut self, y: &Axis, taps: &Taps<C>, tile: &Tile<T>, at_once: usize) {
+        self.key = (tile.rows.clone(), tile.source_row, tile.target_row);
+        self.list.clear();
+        self.offsets.clear();
+        self.taps.clear();
+        let Some((_, along_y)) = &taps.separable else { return };
+        let at_once = at_once * y.period().0 as usize;
+        let mut first = tile.rows.start;
+        while first < tile.rows.end {
+            let rows = first..(first + at_once).min(tile.rows.end);
+            first = rows.end;
+            for run in runs(y, &rows) {
+                let (inputs, mut tap) = rows_inside(y, run.support);
+                let start = self.offsets.len();
+                for input in inputs {
+                    self.offsets.push(input as isize * tile.source_row);
+                    self.taps.push(along_y[tap]);
+                    tap += y.up as usize;
+                }
+                let (source, target) = (run.inputs as isize * tile.source_row, run.outputs as isize * tile.target_row);
+                self.list.push(PlacedRun {
+                    terms: start..self.offsets.len(),
+                    target: (run.first - tile.rows.start) as isize * tile.target_row,
+                    rows: Rows { count: run.count, source, target },
+                });
+            }
+        }
+    }
+}
+
 /// Elements of rows that a tile may hold at once; they stay in the second-level cache at least.
 const WHOLE_ELEMENTS: usize = 1 << 14;
+
+/// Elements of the rows that are written with one set of taps before those with the next: their inputs
+/// stay in the first-level cache.
+const AT_ONCE_ELEMENTS: usize = 4096;
 
 /// What a task keeps from tile to tile: a strip, its memory, and terms that do not change.
 pub struct Worker<'a, C> {
@@ -77,6 +137,10 @@ pub struct Worker<'a, C> {
     rows: *mut C,
     /// Outputs of one phase, where there are many phases.
     spare: *mut C,
+    /// The form of the strip's rows, where they have one.
+    form: Option<Form>,
+    /// The runs of the last tile.
+    runs: Runs<C>,
     /// How many rows a ring holds: at least as many as one output needs.
     ring: usize,
     /// Whether all rows of a tile are held at once, so that loops run over many rows.
@@ -114,7 +178,21 @@ impl<'a, C: Compute> Worker<'a, C> {
         if let (Some((along_x, _)), true) = (&taps.separable, plan.order != Order::Direct) {
             strip.fill_terms(&mut terms, &[(prepared_memory as *const C, 0)], along_x);
         }
-        Ok(Worker { plan, taps, strip, terms, prepared: prepared_memory, rows, spare, ring, whole, gathered })
+        let form = Form::of(&strip);
+        Ok(Worker {
+            plan,
+            taps,
+            strip,
+            form,
+            runs: Runs::default(),
+            terms,
+            prepared: prepared_memory,
+            rows,
+            spare,
+            ring,
+            whole,
+            gathered,
+        })
     }
 
     /// The output columns of the strip.
@@ -140,7 +218,9 @@ impl<'a, C: Compute> Worker<'a, C> {
     {
         // SAFETY: the caller's promise.
         unsafe {
+            let done = self.plan.order == Order::VerticalFirst && self.short::<T, R>(tile);
             match self.plan.order {
+                _ if done => {}
                 Order::VerticalFirst if self.whole => self.whole_vertical_first::<T, R>(tile),
                 Order::VerticalFirst => self.vertical_first::<T, R>(tile),
                 Order::HorizontalFirst if self.whole => self.whole_horizontal_first::<T, R>(tile),
@@ -177,6 +257,53 @@ impl<'a, C: Compute> Worker<'a, C> {
     #[inline(always)]
     fn writing(&self) -> Stores {
         if self.plan.streaming { Stores::Streamed } else { Stores::Cached }
+    }
+
+    /// Both sums in registers; false, with nothing done, where they do not fit.
+    #[inline(always)]
+    unsafe fn short<T, R>(&mut self, tile: &Tile<T>) -> bool
+    where
+        T: Element<Compute = C>,
+        R: Filter<T, Number = C>,
+    {
+        let Some(form) = self.form else { return false };
+        let width = self.strip.columns.len();
+        let ahead = self.plan.ahead.then(|| Ahead::rows(tile.source_row, self.plan.geometry.y.down as usize));
+        // Planes of the same size have the same runs.
+        if !self.runs.fit(tile) {
+            self.runs.refill(&self.plan.geometry.y, self.taps, tile, (AT_ONCE_ELEMENTS / width).max(1));
+        }
+        let first = tile.source.wrapping_add(self.strip.inside.start as usize);
+        let mut sources: SmallVec<[*const T; 16]> = SmallVec::new();
+        for run in &self.runs.list {
+            let target = tile.target.wrapping_byte_offset(run.target);
+            // SAFETY: the promise of `run`.
+            unsafe {
+                if run.terms.is_empty() {
+                    <R as Sums<C, T>>::write(&[], &[], target, width, run.rows, Stores::Cached);
+                    continue;
+                }
+                sources.clear();
+                sources.extend(self.runs.offsets[run.terms.clone()].iter().map(|&at| first.wrapping_byte_offset(at)));
+                let done = R::write_short(&ShortRows {
+                    form,
+                    start: self.strip.start(),
+                    inside: self.strip.inside_length(),
+                    sources: &sources,
+                    along_y: &self.runs.taps[run.terms.clone()],
+                    along_x: self.terms.taps(),
+                    target,
+                    count: width,
+                    rows: run.rows,
+                    ahead,
+                    streaming: self.plan.streaming,
+                });
+                if !done {
+                    return false;
+                }
+            }
+        }
+        true
     }
 
     /// For each output row: the input rows are summed into one, which is then summed along x.
