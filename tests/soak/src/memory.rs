@@ -276,6 +276,7 @@ impl Placed {
     }
 
     /// Writes bits to the element number `index` in row-major order.
+    #[inline]
     pub fn write_bits(&self, index: usize, bits: u64) {
         let pointer = self.parts.pointer.wrapping_offset(self.offsets[index]);
         // SAFETY: `place` chose an address at which every offset lies inside the slot.
@@ -289,6 +290,7 @@ impl Placed {
     }
 
     /// The bits of the element number `index`.
+    #[inline]
     pub fn read_bits(&self, index: usize) -> u64 {
         let pointer = self.parts.pointer.wrapping_offset(self.offsets[index]);
         // SAFETY: as in `write_bits`.
@@ -302,6 +304,7 @@ impl Placed {
     }
 
     /// Writes a number, rounded to the type.
+    #[inline]
     pub fn write(&self, index: usize, value: f64) {
         let bits = with_element!(self.parts.dtype(), T => {
             use firelu::core::dtype::Compute;

@@ -14,6 +14,9 @@ type Outputs = Result<Vec<Expected>, Refused>;
 /// register that are added up to one.
 const PRODUCTS: f64 = 256.0;
 
+/// Stands for a zero of the padding, which has no place among the samples.
+const PADDING: usize = usize::MAX;
+
 /// The arguments, the last dimension's first.
 pub struct Plan {
     up: [i64; 2],
@@ -65,15 +68,20 @@ impl Plan {
         Ok(shape)
     }
 
-    /// The sample that a tap meets at a sample of the result: `None` for an inserted zero, and outside of
-    /// the samples for a zero of the padding.
-    fn meets(&self, way: Way, axis: usize, result: usize, tap: usize) -> Option<i64> {
-        let (result, tap, pad) = (result as i64, tap as i64, self.pad[axis].0);
-        let (position, factor) = match way {
-            Way::Forward => (result * self.down[axis] + tap - pad, self.up[axis]),
-            Way::Back => (result * self.up[axis] + pad - tap, self.down[axis]),
+    /// For each sample of a result and each tap along an axis the sample that they meet: none for an inserted
+    /// zero, `PADDING` for a zero of the padding.
+    fn meetings(&self, way: Way, axis: usize, samples: usize, results: usize, taps: usize) -> Vec<Option<usize>> {
+        let pad = self.pad[axis].0;
+        let meets = |result: i64, tap: i64| {
+            let (position, factor) = match way {
+                Way::Forward => (result * self.down[axis] + tap - pad, self.up[axis]),
+                Way::Back => (result * self.up[axis] + pad - tap, self.down[axis]),
+            };
+            let sample = position.div_euclid(factor);
+            let inside = usize::try_from(sample).ok().filter(|&sample| sample < samples);
+            (position.rem_euclid(factor) == 0).then_some(inside.unwrap_or(PADDING))
         };
-        (position.rem_euclid(factor) == 0).then(|| position.div_euclid(factor))
+        (0..results).flat_map(|result| (0..taps).map(move |tap| meets(result as i64, tap as i64))).collect()
     }
 
     /// The tap of K that stands at a place: convolution turns the kernel round.
@@ -95,17 +103,19 @@ impl Plan {
         let rank = from.len();
         let planes = if from[..rank - 2].contains(&0) { 0 } else { from[..rank - 2].iter().product::<usize>() };
         let ((height, width), (rows, columns)) = ((from[rank - 2], from[rank - 1]), (to[rank - 2], to[rank - 1]));
-        let inside = |place: i64, length: usize| usize::try_from(place).ok().filter(|&place| place < length);
+        let row_meets = self.meetings(way, 1, height, rows, k[0]);
+        let column_meets = self.meetings(way, 0, width, columns, k[1]);
         for plane in 0..planes {
             for row in 0..rows {
                 for tap_row in 0..k[0] {
-                    let Some(from_row) = self.meets(way, 1, row, tap_row) else { continue };
-                    let from_row = inside(from_row, height).map(|row| (plane * height + row) * width);
-                    for column in 0..columns {
-                        for tap_column in 0..k[1] {
-                            let Some(from_column) = self.meets(way, 0, column, tap_column) else { continue };
-                            let from = from_row.zip(inside(from_column, width)).map(|(row, column)| row + column);
-                            visit((plane * rows + row) * columns + column, from, self.tap(k, tap_row, tap_column));
+                    let Some(from_row) = row_meets[row * k[0] + tap_row] else { continue };
+                    let first = (plane * rows + row) * columns;
+                    for (column, meets) in column_meets.chunks_exact(k[1]).enumerate() {
+                        for (tap_column, from_column) in meets.iter().enumerate() {
+                            let Some(from_column) = *from_column else { continue };
+                            let is_inside = from_row != PADDING && from_column != PADDING;
+                            let from = is_inside.then(|| (plane * height + from_row) * width + from_column);
+                            visit(first + column, from, self.tap(k, tap_row, tap_column));
                         }
                     }
                 }
