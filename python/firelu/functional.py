@@ -149,13 +149,9 @@ def _paddings(pad: Any) -> tuple[int, int, int, int]:
 
 def _arguments(up: Any, down: Any, pad: Any, flip_kernel: bool, gain: float) -> tuple[Any, ...]:
     """Give the operators' arguments in the schema's order."""
-    # What nearly everyone passes is read without a further call: this is half the time of a small picture.
-    up_x, up_y = (up, up) if type(up) is int else _pair("up", up)
-    down_x, down_y = (down, down) if type(down) is int else _pair("down", down)
-    if type(pad) is tuple and len(pad) == 2:
-        x0, x1 = y0, y1 = pad
-    else:
-        x0, x1, y0, y1 = _paddings(pad)
+    up_x, up_y = _pair("up", up)
+    down_x, down_y = _pair("down", down)
+    x0, x1, y0, y1 = _paddings(pad)
     return up_x, up_y, down_x, down_y, x0, x1, y0, y1, flip_kernel, gain
 
 
@@ -230,7 +226,13 @@ def upfirdn2d(
     """
     if type(kernel) is not np.ndarray or kernel.ndim != 2:
         kernel = _square(kernel)
-    return _UPFIRDN2D((x, kernel), _arguments(up, down, pad, flip_kernel, gain), out)
+    # What nearly everyone passes is read without a further call: it shows in the time of a small picture.
+    if type(up) is int and type(down) is int and type(pad) is tuple and len(pad) == 2:
+        x0, x1 = pad
+        arguments = up, up, down, down, x0, x1, x0, x1, flip_kernel, gain
+    else:
+        arguments = _arguments(up, down, pad, flip_kernel, gain)
+    return _UPFIRDN2D((x, kernel), arguments, out)
 
 
 def upfirdn2d_gradient(

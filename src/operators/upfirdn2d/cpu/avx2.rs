@@ -67,6 +67,7 @@ impl Register for F32x8 {
     type Number = f32;
     const LANES: usize = 8;
     const STREAMS: bool = true;
+    const MANY: bool = false;
 
     #[inline(always)]
     unsafe fn splat(value: f32) -> Self {
@@ -186,6 +187,7 @@ impl Register for F64x4 {
     type Number = f64;
     const LANES: usize = 4;
     const STREAMS: bool = true;
+    const MANY: bool = false;
 
     #[inline(always)]
     unsafe fn splat(value: f64) -> Self {

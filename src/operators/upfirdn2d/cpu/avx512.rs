@@ -114,6 +114,7 @@ macro_rules! register {
             type Number = $number;
             const LANES: usize = $lanes;
             const STREAMS: bool = true;
+            const MANY: bool = true;
 
             #[inline(always)]
             unsafe fn splat(value: $number) -> Self {

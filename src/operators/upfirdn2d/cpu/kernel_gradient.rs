@@ -7,7 +7,7 @@ use std::ops::Range;
 
 use super::FirElement;
 use super::layout::{Layout, Side, copy_strided};
-use super::registers::{Access, Register};
+use super::products::{PreparedRows, Series};
 use super::scratch::Scratch;
 use super::strip::Strip;
 use super::sums::{Ahead, Filter, Rows, Stores};
@@ -16,22 +16,19 @@ use crate::core::error::Result;
 use crate::core::tensor::{Parts, TensorView, TensorViewMut};
 use crate::devices::cpu::features::Level;
 use crate::devices::cpu::{memory, parallel};
-use crate::operators::upfirdn2d::params::{Geometry, UpFirDn2dArgs};
+use crate::operators::upfirdn2d::params::{Axis, Geometry, Support, UpFirDn2dArgs};
 
-/// How many products a place of a register adds up before it goes into a float64 sum.
-const PRODUCTS: usize = 128;
 /// The most elements of a row that are multiplied at a time.
 const STRIP_ELEMENTS: usize = 1024;
-/// Output rows of a tile.
+/// Output rows of a tile, and elements of them: its inputs and outputs stay in the second-level cache.
 const BAND: usize = 64;
+const BAND_ELEMENTS: usize = 1 << 15;
 /// The memory that a task should read.
 const TASK_BYTES: f64 = (1 << 20) as f64;
 /// The memory for the sums of all tasks.
 const SUMS_BYTES: usize = 4 << 20;
 /// More tasks than this balance no better.
 const MOST_TASKS: usize = 256;
-/// The register places that hold the pending sums of one tap.
-const PLACES: usize = 16;
 
 /// The product sums of all taps, in the order in which they meet the input.
 pub fn sums<T: FirElement>(geometry: Geometry, x: &TensorView<'_>, dy: &TensorView<'_>) -> Result<Vec<f64>> {
@@ -99,6 +96,7 @@ unsafe impl Sync for Sums {}
 /// How planes are cut into strips of columns and bands of rows.
 struct Grid {
     strip: usize,
+    band: usize,
     bands: usize,
     tiles: usize,
 }
@@ -109,8 +107,10 @@ impl Grid {
         let limit = (STRIP_ELEMENTS / layout.pixel).max(1) as i64;
         let by_input = 1 + limit.saturating_mul(2 * period) / step;
         let strip = limit.min(by_input).min(geometry.x.output).max(1) as usize;
-        let bands = (geometry.y.output as usize).div_ceil(BAND);
-        Grid { strip, bands, tiles: (geometry.x.output as usize).div_ceil(strip) * bands * layout.planes }
+        let inputs = (strip as i64 * step / period) as usize * (geometry.y.down / geometry.y.up).max(1) as usize;
+        let band = (BAND_ELEMENTS / (strip.max(inputs) * layout.pixel).max(1)).clamp(1, BAND);
+        let bands = (geometry.y.output as usize).div_ceil(band);
+        Grid { strip, band, bands, tiles: (geometry.x.output as usize).div_ceil(strip) * bands * layout.planes }
     }
 }
 
@@ -136,9 +136,8 @@ where
 {
     let Job { geometry, layout, grid, sums } = job;
     let (x, y, pixel) = (&geometry.x, &geometry.y, layout.pixel);
-    let taps = (x.taps * y.taps) as usize;
-    let ring = (y.most_taps().min(y.input).max(1) as usize).next_power_of_two();
-    let mut rows: SmallVec<[(*const T::Compute, *mut T::Compute); 16]> = SmallVec::new();
+    let most_inputs = (grid.band as i64 * y.down / y.up + y.most_taps() + 1).min(y.input) as usize;
+    let mut series = SmallVec::new();
     let per_strip = grid.bands * layout.planes;
     let mut tile = tiles.start;
     while tile < tiles.end {
@@ -146,55 +145,76 @@ where
         let columns = first..(first + grid.strip).min(x.output as usize);
         let strip = Strip::new(x, columns.clone(), pixel);
         let gathered = strip.inside_length().max(columns.len() * pixel);
-        let lengths = [ring * strip.prepared_length(), strip.output_length(), taps * PLACES, gathered];
-        let [prepared, split, places, gathered] = scratch.numbers::<T::Compute, 4>(lengths)?;
+        let (input_pitch, output_pitch) = (strip.prepared_length(), strip.output_length());
+        let lengths = [most_inputs * input_pitch, grid.band * output_pitch, gathered];
+        let [prepared, split, gathered] = scratch.numbers::<T::Compute, 3>(lengths)?;
         // SAFETY: the scratch memory just given holds these; what no input fills stays zero.
-        unsafe {
-            prepared.write_bytes(0, lengths[0]);
-            places.write_bytes(0, lengths[2]);
-        }
-        let mut pending = 0;
+        unsafe { prepared.write_bytes(0, lengths[0]) };
         let end = tiles.end.min((tile / per_strip + 1) * per_strip);
         while tile < end {
             let (plane, band) = (tile % per_strip / grid.bands, tile % grid.bands);
-            let offsets = layout.offsets(plane);
-            let mut next = 0;
-            let band = band * BAND..((band + 1) * BAND).min(y.output as usize);
-            for (row, support) in band.clone().zip(y.supports(band.start as i64)) {
-                let inputs = support.start.max(0)..(support.start + support.count).min(y.input);
-                next = inputs.start.max(next);
-                // SAFETY: rows and columns are inside the tensors; scratch rows are as long as the strip says.
-                unsafe {
-                    while next < inputs.end {
-                        let place = (next, strip.inside.start, strip.inside_length());
-                        let source = row_of::<T>(&layout.first, offsets.0, place, pixel, gathered.cast());
-                        let target = prepared.add((next as usize & (ring - 1)) * strip.prepared_length());
-                        strip.split::<T, R>(source, target, Rows::ONE, ahead(&layout.first));
-                        next += 1;
-                    }
-                    let place = (row as i64, columns.start as i64, columns.len() * pixel);
-                    let dy = row_of::<T>(&layout.second, offsets.1, place, pixel, gathered.cast());
-                    strip.split_outputs::<T, R>(dy, split, ahead(&layout.second));
-                    rows.clear();
-                    for input in inputs {
-                        let tap = support.tap + (input - support.start) * y.up;
-                        let row = prepared.add((input as usize & (ring - 1)) * strip.prepared_length());
-                        rows.push((row as *const _, places.add((tap * x.taps) as usize * PLACES)));
-                    }
-                    strip.add_products::<R, PLACES>(split, &rows);
-                    pending += strip.most_products(R::LANES);
-                    if pending >= PRODUCTS {
-                        flush::<R>(places, *sums, taps);
-                        pending = 0;
-                    }
-                }
-            }
             tile += 1;
+            let offsets = layout.offsets(plane);
+            let band = band * grid.band..((band + 1) * grid.band).min(y.output as usize);
+            let inputs = inputs_of(y, &band);
+            // SAFETY: rows and columns are inside the tensors; scratch rows are as long as the strip says.
+            unsafe {
+                for row in inputs.clone() {
+                    let place = (row, strip.inside.start, strip.inside_length());
+                    let source = row_of::<T>(&layout.first, offsets.0, place, pixel, gathered.cast());
+                    let target = prepared.add((row - inputs.start) as usize * input_pitch);
+                    strip.split::<T, R>(source, target, Rows::ONE, ahead(&layout.first));
+                }
+                for (row, target) in band.clone().enumerate() {
+                    let place = (target as i64, columns.start as i64, columns.len() * pixel);
+                    let source = row_of::<T>(&layout.second, offsets.1, place, pixel, gathered.cast());
+                    strip.split_outputs::<T, R>(source, split.add(row * output_pitch), ahead(&layout.second));
+                }
+                fill_series(&mut series, y, &band);
+                let rows = PreparedRows {
+                    inputs: prepared,
+                    first_input: inputs.start,
+                    outputs: split,
+                    first_output: band.start as i64,
+                    sums: *sums,
+                    taps_x: x.taps as usize,
+                };
+                strip.add_products::<R>(&series, &rows);
+            }
         }
-        // SAFETY: `places` and `sums` hold one entry for each tap.
-        unsafe { flush::<R>(places, *sums, taps) };
     }
     Ok(())
+}
+
+/// The input rows inside that a band of output rows needs.
+fn inputs_of(y: &Axis, band: &Range<usize>) -> Range<i64> {
+    let last = y.support(band.end as i64 - 1);
+    let start = y.support(band.start as i64).start.max(0);
+    start..(last.start + last.count).min(y.input).max(start)
+}
+
+/// For each tap along y, the pairs of an input row and an output row of the band in which it stands
+/// between them; those whose input rows recur in the same places come one after the other.
+fn fill_series(series: &mut SmallVec<[Series; 16]>, y: &Axis, band: &Range<usize>) {
+    let (outputs, inputs) = y.period();
+    series.clear();
+    for output in band.start as i64..(band.end as i64).min(band.start as i64 + outputs) {
+        let Support { start, tap, count } = y.support(output);
+        for m in 0..count {
+            let input = start + m;
+            // Pairs before the input's first row and after its last are none.
+            let periods = |rows: i64, period: i64| (rows.max(0) + period - 1) / period;
+            let skipped = periods(-input, inputs);
+            let in_band = periods(band.end as i64 - output, outputs);
+            let in_input = periods(y.input - input, inputs);
+            let count = (in_band.min(in_input) - skipped).max(0);
+            if count > 0 {
+                let (input, output) = (input + skipped * inputs, output + skipped * outputs);
+                series.push(Series { tap: tap + m * y.up, input, output, count, inputs, outputs });
+            }
+        }
+    }
+    series.sort_by_key(|series| (series.input % inputs, series.tap));
 }
 
 /// Reads a dense row and asks for one that follows.
@@ -222,20 +242,4 @@ unsafe fn row_of<T: Element>(
     // SAFETY: the caller's promise.
     unsafe { copy_strided::<T>((from, side.column), (gathered.cast(), size_of::<T>() as isize), length) };
     gathered
-}
-
-/// Adds what registers hold to the float64 sums and empties them.
-///
-/// # Safety
-/// Both hold one entry for each tap.
-#[inline(always)]
-unsafe fn flush<R: Access<<R as Register>::Number>>(places: *mut R::Number, sums: *mut f64, taps: usize) {
-    for tap in 0..taps {
-        // SAFETY: the caller's promise.
-        unsafe {
-            let place = places.add(tap * PLACES);
-            *sums.add(tap) += R::load(place).sum();
-            R::splat(R::Number::default()).store(place);
-        }
-    }
 }

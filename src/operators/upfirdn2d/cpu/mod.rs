@@ -15,11 +15,13 @@ mod phases;
 mod plan;
 mod products;
 mod registers;
+mod runs;
 mod scratch;
 mod short;
 mod strip;
 mod sums;
 mod tile;
+mod windows;
 
 use std::ops::Range;
 

@@ -1,6 +1,8 @@
 //! Products of outputs with the inputs they are summed from: what the kernel's gradient adds up.
 
-use smallvec::SmallVec;
+#![allow(clippy::needless_range_loop)] // Closures would be compiled without the level's instructions.
+
+use std::ops::Range;
 
 use super::registers::{Access, Register};
 use super::strip::Strip;
@@ -8,11 +10,6 @@ use super::sums::{Rows, Stores, Sums};
 use crate::core::dtype::{Compute, Element};
 
 impl Strip {
-    /// The most products that one row adds to a place of a register of so many lanes.
-    pub fn most_products(&self, lanes: usize) -> usize {
-        (self.columns.len().div_ceil(self.phases) * self.pixel).div_ceil(lanes)
-    }
-
     /// Splits a row of outputs into its phases, one after the other, as `add_products` reads them.
     ///
     /// # Safety
@@ -85,85 +82,233 @@ impl Strip {
         q
     }
 
-    /// Adds the products of split outputs with prepared rows to the places of their taps: a row's along
-    /// x stand from its own place on, `PLACES` numbers each.
+    /// Adds the products of input rows with output rows to the sums of their taps.
     ///
     /// # Safety
-    /// The register's level was detected, all rows are as this strip makes them, the places hold all
-    /// taps along x.
+    /// The register's level was detected, all rows are as this strip makes them and include those of the
+    /// series, `sums` holds all taps.
     #[inline(always)]
-    pub unsafe fn add_products<R, const PLACES: usize>(
-        &self,
-        outputs: *const R::Number,
-        rows: &[(*const R::Number, *mut R::Number)],
-    ) where
+    pub unsafe fn add_products<R>(&self, series: &[Series], rows: &PreparedRows<R::Number>)
+    where
         R: Access<<R as Register>::Number>,
     {
         let (mut start, mut first) = (0, 0);
-        let mut factors: SmallVec<[(*const R::Number, *mut R::Number); 64]> = SmallVec::new();
         for (phase, &end) in self.bounds.iter().enumerate() {
             let count = (self.columns.len() - phase).div_ceil(self.phases) * self.pixel;
-            factors.clear();
-            for &(row, places) in rows {
-                for term in first..end {
-                    factors.push((row.wrapping_add(self.offsets[term]), places.wrapping_add(self.taps[term] * PLACES)));
-                }
-            }
-            // SAFETY: the caller's promise.
-            unsafe {
-                let outputs = outputs.add(start);
-                let (eights, rest) = factors.as_chunks::<8>();
-                for factors in eights {
-                    multiply::<R, 8>(outputs, factors, count);
-                }
-                let (fours, rest) = rest.as_chunks::<4>();
-                for factors in fours {
-                    multiply::<R, 4>(outputs, factors, count);
-                }
-                for factor in rest.as_chunks::<1>().0 {
-                    multiply::<R, 1>(outputs, factor, count);
+            let phase = Phase { terms: first..end, start, count };
+            let mut rest = series;
+            while let Some(leader) = rest.first() {
+                // As many series as there are registers for, if they share their input rows.
+                let most = if R::MANY { 4 } else { 2 };
+                let alike = rest.iter().take(most).take_while(|series| leader.shares_inputs(series)).count();
+                let (group, others) = rest.split_at(if alike == most { most } else { 1 });
+                rest = others;
+                // SAFETY: the caller's promise.
+                unsafe {
+                    match *group {
+                        [a, b, c, d] => self.add_group::<R, 4>(rows, &phase, [a, b, c, d]),
+                        [a, b] => self.add_group::<R, 2>(rows, &phase, [a, b]),
+                        _ => self.add_series::<R, 1>(rows, &phase, [*leader]),
+                    }
                 }
             }
             start += count;
             first = end;
         }
     }
+
+    /// The input rows that all series have at once, the others one series at a time.
+    #[inline(always)]
+    unsafe fn add_group<R, const B: usize>(&self, rows: &PreparedRows<R::Number>, phase: &Phase, group: [Series; B])
+    where
+        R: Access<<R as Register>::Number>,
+    {
+        let (mut start, mut end) = (group[0].input, group[0].end());
+        for series in &group {
+            (start, end) = (start.max(series.input), end.min(series.end()));
+        }
+        let end = end.max(start);
+        // SAFETY: the promise of `add_products`.
+        unsafe {
+            self.add_series::<R, B>(rows, phase, group.map(|series| series.within(start, end)));
+            for series in group {
+                self.add_series::<R, 1>(rows, phase, [series.within(series.input, start.min(series.end()))]);
+                self.add_series::<R, 1>(rows, phase, [series.within(end.max(series.input), series.end())]);
+            }
+        }
+    }
+
+    /// Series with the same input rows.
+    #[inline(always)]
+    unsafe fn add_series<R, const B: usize>(&self, rows: &PreparedRows<R::Number>, phase: &Phase, series: [Series; B])
+    where
+        R: Access<<R as Register>::Number>,
+    {
+        if series[0].count <= 0 {
+            return;
+        }
+        let (input_pitch, output_pitch) = (self.prepared_length(), self.output_length());
+        let input = rows.inputs.wrapping_add((series[0].input - rows.first_input) as usize * input_pitch);
+        let outputs = series.map(|series| {
+            rows.outputs.wrapping_add((series.output - rows.first_output) as usize * output_pitch + phase.start)
+        });
+        let sums = series.map(|series| rows.sums.wrapping_add(series.tap as usize * rows.taps_x));
+        let shared = Pairs {
+            outputs,
+            sums,
+            steps: (series[0].inputs as usize * input_pitch, series[0].outputs as usize * output_pitch),
+            rows: series[0].count as usize,
+            count: phase.count,
+        };
+        let mut first = phase.terms.start;
+        while first < phase.terms.end {
+            let (offsets, taps) = (&self.offsets[first..phase.terms.end], &self.taps[first..phase.terms.end]);
+            // SAFETY: the promise of `add_products`; a term's window lies inside the prepared row.
+            first += unsafe {
+                match offsets.len() {
+                    1 => shared.multiply::<R, 1>(input, offsets, taps),
+                    2 => shared.multiply::<R, 2>(input, offsets, taps),
+                    3 | 5 | 6 => shared.multiply::<R, 3>(input, offsets, taps),
+                    _ => shared.multiply::<R, 4>(input, offsets, taps),
+                }
+            };
+        }
+    }
 }
 
-/// Adds the products of `count` outputs with each row to that row's register of sums.
-///
-/// # Safety
-/// As [`Strip::add_products`].
-#[inline(always)]
-unsafe fn multiply<R, const N: usize>(
-    outputs: *const R::Number,
-    factors: &[(*const R::Number, *mut R::Number); N],
+/// Pairs of an input row and an output row between which a tap along y stands: every `inputs`-th and
+/// every `outputs`-th row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Series {
+    /// The tap.
+    pub tap: i64,
+    /// The first input row.
+    pub input: i64,
+    /// The first output row.
+    pub output: i64,
+    /// How many pairs.
+    pub count: i64,
+    /// From input row to input row.
+    pub inputs: i64,
+    /// From output row to output row.
+    pub outputs: i64,
+}
+
+impl Series {
+    /// Whether both have every so many-th input row, counted from the same one.
+    fn shares_inputs(&self, other: &Series) -> bool {
+        self.input % self.inputs == other.input % self.inputs
+    }
+
+    /// The input row that would come next.
+    fn end(&self) -> i64 {
+        self.input + self.count * self.inputs
+    }
+
+    /// The pairs with input rows of a range that starts and ends with a row of this series.
+    fn within(self, start: i64, end: i64) -> Series {
+        let output = self.output + (start - self.input) / self.inputs * self.outputs;
+        Series { input: start, output, count: (end - start) / self.inputs, ..self }
+    }
+}
+
+/// The rows of a tile.
+pub struct PreparedRows<C> {
+    /// Input rows as the strip prepares them, one after the other.
+    pub inputs: *const C,
+    /// The number of the first.
+    pub first_input: i64,
+    /// Output rows, split.
+    pub outputs: *const C,
+    /// The number of the first.
+    pub first_output: i64,
+    /// The sums of all taps.
+    pub sums: *mut f64,
+    /// Taps in a row of the kernel.
+    pub taps_x: usize,
+}
+
+/// One phase of a row of outputs.
+struct Phase {
+    terms: Range<usize>,
+    /// Where it starts in a split row.
+    start: usize,
+    /// How many elements it has.
     count: usize,
-) where
-    R: Access<<R as Register>::Number>,
-{
-    // SAFETY: the caller's promise; a last part of a register is read as such.
-    unsafe {
-        let mut sums = [R::load(factors[0].1); N];
-        for (sum, factor) in sums.iter_mut().zip(factors).skip(1) {
-            *sum = R::load(factor.1);
-        }
-        let mut q = 0;
-        while q + R::LANES <= count {
-            let output = R::load(outputs.add(q));
-            for (sum, factor) in sums.iter_mut().zip(factors) {
-                *sum = R::load(factor.0.add(q)).multiply_add(output, *sum);
+}
+
+/// How many products a place of a register adds up before it goes into a float64 sum.
+const PRODUCTS: usize = 128;
+
+/// What several series with the same input rows are multiplied by.
+struct Pairs<C, const B: usize> {
+    /// The first output row of each.
+    outputs: [*const C; B],
+    /// The sums of each one's taps.
+    sums: [*mut f64; B],
+    /// Elements from row to row of inputs and of outputs.
+    steps: (usize, usize),
+    rows: usize,
+    count: usize,
+}
+
+impl<C: Compute, const B: usize> Pairs<C, B> {
+    /// Adds the products of outputs with the inputs at `A` offsets to the sums of their taps along x.
+    ///
+    /// # Safety
+    /// As [`Strip::add_products`].
+    #[inline(always)]
+    unsafe fn multiply<R, const A: usize>(&self, input: *const C, offsets: &[usize], taps: &[usize]) -> usize
+    where
+        R: Access<C> + Register<Number = C>,
+    {
+        let blocks = self.count.div_ceil(R::LANES);
+        let at_once = (PRODUCTS / blocks.max(1)).max(1);
+        let mut row = 0;
+        // SAFETY: the caller's promise; a last part of a register is read as such.
+        unsafe {
+            while row < self.rows {
+                let end = self.rows.min(row + at_once);
+                let mut sums = [[R::splat(C::default()); A]; B];
+                while row < end {
+                    let inputs = input.add(row * self.steps.0);
+                    let moved = row * self.steps.1;
+                    let mut q = 0;
+                    while q + R::LANES <= self.count {
+                        let mut values = [sums[0][0]; B];
+                        for b in 0..B {
+                            values[b] = R::load(self.outputs[b].add(moved + q));
+                        }
+                        for a in 0..A {
+                            let factor = R::load(inputs.add(offsets[a] + q));
+                            for b in 0..B {
+                                sums[b][a] = factor.multiply_add(values[b], sums[b][a]);
+                            }
+                        }
+                        q += R::LANES;
+                    }
+                    if q < self.count {
+                        let rest = self.count - q;
+                        let mut values = [sums[0][0]; B];
+                        for b in 0..B {
+                            values[b] = R::load_part(self.outputs[b].add(moved + q), rest);
+                        }
+                        for a in 0..A {
+                            let factor = R::load_part(inputs.add(offsets[a] + q), rest);
+                            for b in 0..B {
+                                sums[b][a] = factor.multiply_add(values[b], sums[b][a]);
+                            }
+                        }
+                    }
+                    row += 1;
+                }
+                for b in 0..B {
+                    for a in 0..A {
+                        *self.sums[b].add(taps[a]) += sums[b][a].sum();
+                    }
+                }
             }
-            q += R::LANES;
         }
-        if q < count {
-            let output = R::load_part(outputs.add(q), count - q);
-            for (sum, factor) in sums.iter_mut().zip(factors) {
-                *sum = R::load_part(factor.0.add(q), count - q).multiply_add(output, *sum);
-            }
-        }
-        for (sum, factor) in sums.into_iter().zip(factors) {
-            sum.store(factor.1);
-        }
+        A
     }
 }

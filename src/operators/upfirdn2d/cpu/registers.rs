@@ -12,6 +12,8 @@ pub trait Register: Copy {
     const LANES: usize;
     /// Whether it can be stored past the caches.
     const STREAMS: bool;
+    /// Whether there are enough of them to keep the taps of long kernels.
+    const MANY: bool;
 
     /// The same number in every place.
     ///
@@ -116,6 +118,7 @@ impl<C: Compute> Register for Portable<C> {
     type Number = C;
     const LANES: usize = PORTABLE;
     const STREAMS: bool = false;
+    const MANY: bool = false;
 
     #[inline(always)]
     unsafe fn splat(value: C) -> Self {

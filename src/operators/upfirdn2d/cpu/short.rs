@@ -1,11 +1,14 @@
-//! Kernels of a few taps: input rows are summed in registers, which are then shifted into each other to
-//! be summed along x, so that no row is written in between. Sums are those of `vertical_first`, in the
-//! same order.
+//! Kernels of a few taps: input rows are loaded, or summed, into registers, which are then shifted into
+//! each other to be summed along x, so that no row is written in between. Sums are those of the other
+//! paths, in the same order.
 #![allow(clippy::needless_range_loop)] // Closures would be compiled without the level's instructions.
+
+use std::ops::Range;
 
 use super::registers::Access;
 use super::strip::Strip;
-use super::sums::{Ahead, Few, LINE, Many, Rows, Sum};
+use super::sums::{Ahead, Few, LINE, Many, Rows};
+use super::windows::{Direct, Separable, Windows};
 use crate::core::dtype::Element;
 use crate::operators::upfirdn2d::params::Axis;
 
@@ -50,6 +53,15 @@ impl Form {
     }
 }
 
+/// The taps of some rows.
+#[derive(Clone, Copy)]
+pub enum RowTaps<'a, C> {
+    /// One for each input row, and those along x, phase by phase.
+    Separable(&'a [C], &'a [C]),
+    /// All, input row by input row.
+    Direct(&'a [C]),
+}
+
 /// Some output rows with the same taps.
 pub struct ShortRows<'a, T: Element> {
     /// What the loop is compiled for.
@@ -58,12 +70,10 @@ pub struct ShortRows<'a, T: Element> {
     pub start: isize,
     /// How many columns are inside.
     pub inside: usize,
-    /// The first column inside of each input row, and what it is multiplied by; at least one.
+    /// The first column inside of each input row; at least one.
     pub sources: &'a [*const T],
-    /// As `sources`.
-    pub along_y: &'a [T::Compute],
-    /// The taps along x, phase by phase.
-    pub along_x: &'a [T::Compute],
+    /// What they are multiplied by.
+    pub taps: RowTaps<'a, T::Compute>,
     /// The first output.
     pub target: *mut T,
     /// Outputs of a row.
@@ -78,7 +88,7 @@ pub struct ShortRows<'a, T: Element> {
 
 /// A register that can write such rows.
 pub trait Short<T: Element<Compute = Self::Number>>: Access<T> {
-    /// Writes the rows; false, with nothing done, where the register is too narrow for the form.
+    /// Writes the rows; false, with nothing done, where that is not compiled for this register.
     ///
     /// # Safety
     /// The register's level was detected, the columns inside are readable in every source row, and
@@ -98,19 +108,27 @@ where
     T: Element<Compute = R::Number>,
     R: Access<T>,
 {
+    // Half-precision numbers that fill so little of a line are better widened once.
+    if R::LANES * size_of::<T>() < LINE / 2 {
+        return false;
+    }
     // SAFETY: the caller's promise, handed on.
     unsafe {
-        match rows.form {
-            Form::Plain3 => write_form::<T, R, 1, 1, 3, 0>(rows),
-            Form::Plain4 => write_form::<T, R, 1, 1, 4, 0>(rows),
-            Form::Up4(false) => write_form::<T, R, 2, 1, 2, 0>(rows),
-            Form::Up4(true) => write_form::<T, R, 2, 1, 2, 1>(rows),
-            Form::Down4 => write_form::<T, R, 1, 2, 4, 0>(rows),
-            // Windows reach at most one register further.
-            _ if R::LANES < 8 => return false,
-            Form::Up12(false) => write_form::<T, R, 2, 1, 6, 0>(rows),
-            Form::Up12(true) => write_form::<T, R, 2, 1, 6, 1>(rows),
-            Form::Down12 => write_form::<T, R, 1, 2, 12, 0>(rows),
+        match (rows.form, rows.taps) {
+            (Form::Plain4, RowTaps::Direct(taps)) if R::MANY && rows.sources.len() == 4 => {
+                let sources = [rows.sources[0], rows.sources[1], rows.sources[2], rows.sources[3]];
+                Writer::new(rows).all(Direct::<T, R, 4, 4>::new(sources, taps));
+            }
+            (_, RowTaps::Direct(_)) => return false,
+            (Form::Plain3, RowTaps::Separable(y, x)) => separable::<T, R, 1, 1, 3, 0>(rows, y, x),
+            (Form::Plain4, RowTaps::Separable(y, x)) => separable::<T, R, 1, 1, 4, 0>(rows, y, x),
+            (Form::Up4(false), RowTaps::Separable(y, x)) => separable::<T, R, 2, 1, 2, 0>(rows, y, x),
+            (Form::Up4(true), RowTaps::Separable(y, x)) => separable::<T, R, 2, 1, 2, 1>(rows, y, x),
+            (Form::Down4, RowTaps::Separable(y, x)) => separable::<T, R, 1, 2, 4, 0>(rows, y, x),
+            _ if !R::MANY => return false,
+            (Form::Up12(false), RowTaps::Separable(y, x)) => separable::<T, R, 2, 1, 6, 0>(rows, y, x),
+            (Form::Up12(true), RowTaps::Separable(y, x)) => separable::<T, R, 2, 1, 6, 1>(rows, y, x),
+            (Form::Down12, RowTaps::Separable(y, x)) => separable::<T, R, 1, 2, 12, 0>(rows, y, x),
         }
     }
     true
@@ -118,27 +136,29 @@ where
 
 /// `P` phases of `N` terms over `STEP` inputs a period; the second phase starts `SECOND` inputs later.
 #[inline(always)]
-unsafe fn write_form<T, R, const P: usize, const STEP: usize, const N: usize, const SECOND: usize>(
+unsafe fn separable<T, R, const P: usize, const STEP: usize, const N: usize, const SECOND: usize>(
     rows: &ShortRows<'_, T>,
+    along_y: &[R::Number],
+    along_x: &[R::Number],
 ) where
     T: Element<Compute = R::Number>,
     R: Access<T>,
 {
     // SAFETY: the promise of `write`.
     unsafe {
-        let mut taps = [[R::splat(rows.along_x[0]); N]; P];
+        let mut taps = [[R::splat(along_x[0]); N]; P];
         for p in 0..P {
             for n in 0..N {
-                taps[p][n] = R::splat(rows.along_x[p * N + n]);
+                taps[p][n] = R::splat(along_x[p * N + n]);
             }
         }
-        let last = rows.sources[rows.sources.len() - 1].cast::<u8>();
-        let across = Across::<T, R, P, STEP, N, SECOND> { taps, rows, last, target: rows.target };
         // As many terms along y as along x is the usual case; others are rows at the border, too.
         if N <= 6 && rows.sources.len() == N {
-            across.all(Few::<T, R, N>::new(rows.sources, rows.along_y));
+            let sum = Few::<T, R, N>::new(rows.sources, along_y);
+            Writer::new(rows).all(Separable::<R, _, P, STEP, N, SECOND> { sum, taps });
         } else {
-            across.all(Many::<T, R> { sources: rows.sources, taps: rows.along_y, moved: 0 });
+            let sum = Many::<T, R> { sources: rows.sources, taps: along_y, moved: 0 };
+            Writer::new(rows).all(Separable::<R, _, P, STEP, N, SECOND> { sum, taps });
         }
     }
 }
@@ -146,63 +166,78 @@ unsafe fn write_form<T, R, const P: usize, const STEP: usize, const N: usize, co
 /// A line holds at most four blocks: eight half-precision numbers each.
 const MOST_AT_ONCE: usize = 4;
 
-/// What is kept while rows are written.
-struct Across<'a, 'b, T: Element, R, const P: usize, const STEP: usize, const N: usize, const SECOND: usize> {
-    taps: [[R; N]; P],
+/// How many rows ahead the memory of rows of one block is asked for.
+const NARROW_AHEAD: isize = 12;
+
+/// Writes rows of outputs.
+struct Writer<'a, 'b, T: Element> {
     rows: &'a ShortRows<'b, T>,
     /// The last source, from which rows ahead are counted.
     last: *const u8,
     target: *mut T,
 }
 
-impl<T, R, const P: usize, const STEP: usize, const N: usize, const SECOND: usize>
-    Across<'_, '_, T, R, P, STEP, N, SECOND>
-where
-    T: Element<Compute = R::Number>,
-    R: Access<T>,
-{
-    /// Blocks that fill a line, which is then written back to back.
-    const AT_ONCE: usize = {
-        let bytes = P * R::LANES * size_of::<T>();
-        if bytes < LINE { LINE / bytes } else { 1 }
-    };
-
-    /// The lines of each row that these are summed from.
-    const LINES: usize = (Self::AT_ONCE * STEP * R::LANES * size_of::<T>()).div_ceil(LINE);
+impl<'a, 'b, T: Element> Writer<'a, 'b, T> {
+    #[inline(always)]
+    fn new(rows: &'a ShortRows<'b, T>) -> Self {
+        Writer { rows, last: rows.sources[rows.sources.len() - 1].cast(), target: rows.target }
+    }
 
     #[inline(always)]
-    unsafe fn all(mut self, mut sum: impl Sum<R>) {
+    unsafe fn all<R: Access<T>, const P: usize>(mut self, mut windows: impl Windows<R, P>)
+    where
+        T: Element<Compute = R::Number>,
+    {
         let Rows { count, source, target } = self.rows.rows;
+        // SAFETY: the promise of `write`.
+        unsafe {
+            if self.rows.count <= P * R::LANES {
+                return self.narrow(windows);
+            }
+            for _ in 0..count {
+                match self.rows.ahead {
+                    Some(ahead) => self.row::<R, _, P, true>(&windows, ahead),
+                    None => self.row::<R, _, P, false>(&windows, Ahead::NONE),
+                }
+                windows.advance(source);
+                self.last = self.last.wrapping_offset(source);
+                self.target = self.target.wrapping_byte_offset(target);
+            }
+        }
+    }
+
+    /// Rows of one block.
+    #[inline(always)]
+    unsafe fn narrow<R: Access<T>, W: Windows<R, P>, const P: usize>(&mut self, mut windows: W)
+    where
+        T: Element<Compute = R::Number>,
+    {
+        let (Rows { count, source, target }, width, start) = (self.rows.rows, self.rows.count, self.rows.start);
+        let lines = ((self.target as usize | target as usize) % LINE | width * size_of::<T>() % LINE) == 0;
+        let streamed = if self.rows.streaming && lines { width } else { 0 };
+        let soon = if self.rows.ahead.is_some() { target.wrapping_mul(NARROW_AHEAD) } else { 0 };
+        let (inside, after) = (self.rows.inside as isize, start + (W::STEP * R::LANES) as isize);
         for _ in 0..count {
             // SAFETY: the promise of `write`.
             unsafe {
-                match self.rows.ahead {
-                    _ if self.rows.count <= P * R::LANES => self.narrow(&sum),
-                    Some(ahead) => self.row::<true>(&sum, ahead),
-                    None => self.row::<false>(&sum, Ahead::NONE),
+                if streamed == 0 {
+                    // Rows so short are no stream that the processor would see coming.
+                    R::prefetch(self.target.wrapping_byte_offset(soon).cast());
                 }
+                let (current, next) = (windows.at_edge(start, inside), windows.at_edge(after, inside));
+                self.store(windows.outputs(&current, &next), 0, width, streamed);
             }
-            sum.advance(source);
-            self.last = self.last.wrapping_offset(source);
+            windows.advance(source);
             self.target = self.target.wrapping_byte_offset(target);
         }
     }
 
-    /// A row of one block.
+    /// Stores the part below `end` of a block that starts at `q`, streamed below `streamed`.
     #[inline(always)]
-    unsafe fn narrow(&self, sum: &impl Sum<R>) {
-        let (count, start) = (self.rows.count, self.rows.start);
-        let lines = (self.target as usize | count * size_of::<T>()).is_multiple_of(LINE);
-        // SAFETY: the promise of `write`.
-        unsafe {
-            let (current, next) = (self.edge(sum, start), self.edge(sum, start + (STEP * R::LANES) as isize));
-            self.store(self.outputs(&current, &next), 0, count, self.rows.streaming && lines);
-        }
-    }
-
-    /// Stores the part below `end` of a block that starts at `q`.
-    #[inline(always)]
-    unsafe fn store(&self, values: [R; P], q: usize, end: usize, stream: bool) {
+    unsafe fn store<R: Access<T>, const P: usize>(&self, values: [R; P], q: usize, end: usize, streamed: usize)
+    where
+        T: Element<Compute = R::Number>,
+    {
         for p in 0..P {
             let place = q + p * R::LANES;
             // SAFETY: the promise of `write`; places are below `end`.
@@ -210,7 +245,7 @@ where
                 match end.saturating_sub(place) {
                     0 => {}
                     rest if rest < R::LANES => values[p].store_part(self.target.add(place), rest),
-                    _ if stream => values[p].stream(self.target.add(place)),
+                    _ if place + R::LANES <= streamed => values[p].stream(self.target.add(place)),
                     _ => values[p].store(self.target.add(place)),
                 }
             }
@@ -219,7 +254,10 @@ where
 
     /// Lines are streamed whole; what stands before the first is written as a row of its own.
     #[inline(always)]
-    unsafe fn row<const AHEAD: bool>(&self, sum: &impl Sum<R>, ahead: Ahead) {
+    unsafe fn row<R: Access<T>, W: Windows<R, P>, const P: usize, const AHEAD: bool>(&self, windows: &W, ahead: Ahead)
+    where
+        T: Element<Compute = R::Number>,
+    {
         let (count, size) = (self.rows.count, size_of::<T>());
         let misaligned = self.target as usize % LINE;
         let head = (LINE - misaligned) % LINE / size;
@@ -227,107 +265,76 @@ where
         unsafe {
             if self.rows.streaming && misaligned.is_multiple_of(size) && head.is_multiple_of(P) && head < count {
                 if head > 0 {
-                    self.part::<AHEAD>(sum, ahead, 0, head, 0);
+                    self.part::<R, W, P, AHEAD>(windows, ahead, 0..head, 0);
                 }
                 let lines = (count - head) * size / LINE;
-                self.part::<AHEAD>(sum, ahead, head, count, head + lines * LINE / size);
+                // The last line is not streamed whole: stores to it would wait for it.
+                R::prefetch(self.target.wrapping_add(count).cast());
+                self.part::<R, W, P, AHEAD>(windows, ahead, head..count, head + lines * LINE / size);
             } else {
-                self.part::<AHEAD>(sum, ahead, 0, count, 0);
+                self.part::<R, W, P, AHEAD>(windows, ahead, 0..count, 0);
             }
         }
     }
 
-    /// The outputs `q .. end`, streamed below `streamed`.
+    /// Some outputs, streamed below `streamed`.
     #[inline(always)]
-    unsafe fn part<const AHEAD: bool>(
+    unsafe fn part<R: Access<T>, W: Windows<R, P>, const P: usize, const AHEAD: bool>(
         &self,
-        sum: &impl Sum<R>,
+        windows: &W,
         ahead: Ahead,
-        mut q: usize,
-        end: usize,
+        outputs: Range<usize>,
         streamed: usize,
-    ) {
-        let (full, step) = (P * R::LANES, (STEP * R::LANES) as isize);
+    ) where
+        T: Element<Compute = R::Number>,
+    {
+        let Range { start: mut q, end } = outputs;
+        let (full, step) = (P * R::LANES, (W::STEP * R::LANES) as isize);
+        // Blocks that fill a line, which is then written back to back, and the lines they are summed from.
+        let at_once = const {
+            let bytes = P * R::LANES * size_of::<T>();
+            if bytes < LINE { LINE / bytes } else { 1 }
+        };
+        let lines = (at_once * W::STEP * R::LANES * size_of::<T>()).div_ceil(LINE);
         let inside = self.rows.inside as isize;
-        let mut column = self.rows.start + (q / P * STEP) as isize;
+        let mut column = self.rows.start + (q / P * W::STEP) as isize;
         // SAFETY: the promise of `write`; loads stay inside, stores below `end`.
         unsafe {
-            let mut current = self.edge(sum, column);
+            let mut current = windows.at_edge(column, inside);
             column += step;
             while q < end {
                 let streams = q < streamed;
                 let limit = if streams { streamed } else { end };
                 // Blocks that neither reach over an edge nor need another kind of store.
-                let reachable = usize::try_from(inside - column).unwrap_or(0) / (STEP * R::LANES);
+                let reachable = usize::try_from(inside - column).unwrap_or(0) / (W::STEP * R::LANES);
                 let blocks = if column < 0 { 0 } else { reachable.min((limit - q) / full) };
                 let mut left = blocks;
-                while left >= Self::AT_ONCE {
-                    let mut values = [[current[0]; P]; MOST_AT_ONCE];
-                    for line in 0..if AHEAD { Self::LINES } else { 0 } {
+                while left >= at_once {
+                    for line in 0..if AHEAD { lines } else { 0 } {
                         let column = self.last.wrapping_offset(column * size_of::<T>() as isize);
                         ahead.ask::<R>(column.wrapping_add(line * LINE));
                     }
-                    for block in 0..Self::AT_ONCE {
-                        let next = Self::split(sum.block::<STEP>(column as usize));
-                        values[block] = self.outputs(&current, &next);
+                    let mut values = [[R::splat(R::Number::default()); P]; MOST_AT_ONCE];
+                    for block in 0..at_once {
+                        let next = windows.inside(column as usize);
+                        values[block] = windows.outputs(&current, &next);
                         (current, column) = (next, column + step);
                     }
-                    for block in 0..Self::AT_ONCE {
+                    for block in 0..at_once {
                         for p in 0..P {
                             let place = self.target.add(q + p * R::LANES);
                             if streams { values[block][p].stream(place) } else { values[block][p].store(place) }
                         }
                         q += full;
                     }
-                    left -= Self::AT_ONCE;
+                    left -= at_once;
                 }
                 for _ in 0..left.max(usize::from(blocks == 0)) {
-                    let next = self.edge(sum, column);
-                    self.store(self.outputs(&current, &next), q, end, q + full <= streamed);
+                    let next = windows.at_edge(column, inside);
+                    self.store(windows.outputs(&current, &next), q, end, streamed);
                     (current, q, column) = (next, q + full, column + step);
                 }
             }
         }
-    }
-
-    /// Rows summed at a column and after, where some of the columns may be outside: zero there.
-    #[inline(always)]
-    unsafe fn edge(&self, sum: &impl Sum<R>, column: isize) -> [R; STEP] {
-        // SAFETY: the promise of `write`; only columns inside are read.
-        unsafe {
-            let mut sums = [R::splat(R::Number::default()); STEP];
-            for s in 0..STEP {
-                let column = column + (s * R::LANES) as isize;
-                let lanes = R::LANES as isize;
-                let (from, to) = ((-column).clamp(0, lanes), (self.rows.inside as isize - column).clamp(0, lanes));
-                if from < to {
-                    sums[s] = sum.within(column, from as usize, to as usize);
-                }
-            }
-            Self::split(sums)
-        }
-    }
-
-    #[inline(always)]
-    fn split(sums: [R; STEP]) -> [R; STEP] {
-        if STEP == 1 { sums } else { R::deinterleave::<STEP>(sums) }
-    }
-
-    /// One register of outputs for each phase, in the target's order.
-    #[inline(always)]
-    fn outputs(&self, current: &[R; STEP], next: &[R; STEP]) -> [R; P] {
-        let mut values = [current[0]; P];
-        for p in 0..P {
-            for n in 0..N {
-                let column = p * SECOND + n;
-                let (stream, shift) = (column % STEP, column / STEP);
-                let window = current[stream].shift(next[stream], shift);
-                values[p] = match n {
-                    0 => window.mul(self.taps[p][0]),
-                    _ => window.multiply_add(self.taps[p][n], values[p]),
-                };
-            }
-        }
-        if P == 1 { values } else { R::interleave::<P>(values) }
     }
 }

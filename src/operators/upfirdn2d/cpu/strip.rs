@@ -66,6 +66,7 @@ impl<C> Default for Terms<C> {
 
 impl Strip {
     /// The strip of these output columns.
+    #[inline]
     pub fn new(axis: &Axis, columns: Range<usize>, pixel: usize) -> Self {
         let (period, step) = axis.period();
         let phases = (period as usize).min(columns.len());

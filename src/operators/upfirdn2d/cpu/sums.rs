@@ -364,7 +364,11 @@ pub unsafe fn write<S, D, R>(
                 Stores::CachedAhead(ahead) => {
                     cached::<D, R, BLOCK, true>(&sum, target, count, last, ahead, size_of::<S>());
                 }
-                Stores::Streamed if R::STREAMS => streamed::<D, R, BLOCK>(&sum, target, count),
+                Stores::Streamed if R::STREAMS => {
+                    // The last line is not streamed whole: stores to it would wait for it.
+                    R::prefetch(target.wrapping_add(count).cast());
+                    streamed::<D, R, BLOCK>(&sum, target, count);
+                }
                 _ => {
                     cached::<D, R, BLOCK, false>(&sum, target, count, last, Ahead::NONE, 0);
                 }

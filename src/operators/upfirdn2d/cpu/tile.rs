@@ -5,13 +5,13 @@ use std::ops::Range;
 
 use super::factor::Taps;
 use super::plan::{Order, Plan};
+use super::runs::{Runs, rows_inside, runs};
 use super::scratch::Scratch;
-use super::short::{Form, ShortRows};
+use super::short::{Form, RowTaps, ShortRows};
 use super::strip::{Strip, Terms};
 use super::sums::{Ahead, Filter, Rows, Stores, Sums};
 use crate::core::dtype::{Compute, Element};
 use crate::core::error::Result;
-use crate::operators::upfirdn2d::params::{Axis, Support};
 
 /// The rows of a plane that a tile reads and writes.
 pub struct Tile<T> {
@@ -25,97 +25,6 @@ pub struct Tile<T> {
     pub target_row: isize,
     /// The output rows.
     pub rows: Range<usize>,
-}
-
-/// The input rows inside the input that an output row is summed from, and the first one's tap.
-#[inline(always)]
-fn rows_inside(axis: &Axis, Support { start, tap, count }: Support) -> (Range<i64>, usize) {
-    let first = start.max(0);
-    (first..(start + count).min(axis.input), (tap + (first - start) * axis.up) as usize)
-}
-
-/// Output rows with the same taps, each the same number of rows after the last.
-struct Run {
-    first: usize,
-    count: usize,
-    /// From each output row to the next.
-    outputs: usize,
-    /// From each row's first input row to the next's.
-    inputs: usize,
-    support: Support,
-}
-
-/// All rows of a tile: those at the border alone, the others phase by phase.
-fn runs(axis: &Axis, rows: &Range<usize>) -> impl Iterator<Item = Run> {
-    let interior = axis.interior();
-    let top = (interior.start.max(0) as usize).clamp(rows.start, rows.end);
-    let bottom = (interior.end.max(0) as usize).clamp(top, rows.end);
-    let (outputs, inputs) = axis.period();
-    let (outputs, inputs) = (outputs as usize, inputs as usize);
-    let border = (rows.start..top).chain(bottom..rows.end).map(|first| (first, 1));
-    let phases = (top..bottom.min(top + outputs)).map(move |first| (first, (bottom - first).div_ceil(outputs)));
-    border.chain(phases).map(move |(first, count)| Run {
-        first,
-        count,
-        outputs,
-        inputs,
-        support: axis.support(first as i64),
-    })
-}
-
-/// The runs of a tile, relative to its first input and its first output.
-#[derive(Default)]
-struct Runs<C> {
-    /// The rows and strides that these runs are for.
-    key: (Range<usize>, isize, isize),
-    list: SmallVec<[PlacedRun; 8]>,
-    /// Bytes from the tile's first input row to each term's.
-    offsets: SmallVec<[isize; 32]>,
-    /// What each term is multiplied by.
-    taps: SmallVec<[C; 32]>,
-}
-
-struct PlacedRun {
-    terms: Range<usize>,
-    /// Bytes from the tile's first output row.
-    target: isize,
-    rows: Rows,
-}
-
-impl<C: Compute> Runs<C> {
-    fn fit<T>(&self, tile: &Tile<T>) -> bool {
-        !self.list.is_empty() && self.key == (tile.rows.clone(), tile.source_row, tile.target_row)
-    }
-
-    /// The runs of a tile, each of so many rows at most.
-    fn refill<T>(&mut self, y: &Axis, taps: &Taps<C>, tile: &Tile<T>, at_once: usize) {
-        self.key = (tile.rows.clone(), tile.source_row, tile.target_row);
-        self.list.clear();
-        self.offsets.clear();
-        self.taps.clear();
-        let Some((_, along_y)) = &taps.separable else { return };
-        let at_once = at_once * y.period().0 as usize;
-        let mut first = tile.rows.start;
-        while first < tile.rows.end {
-            let rows = first..(first + at_once).min(tile.rows.end);
-            first = rows.end;
-            for run in runs(y, &rows) {
-                let (inputs, mut tap) = rows_inside(y, run.support);
-                let start = self.offsets.len();
-                for input in inputs {
-                    self.offsets.push(input as isize * tile.source_row);
-                    self.taps.push(along_y[tap]);
-                    tap += y.up as usize;
-                }
-                let (source, target) = (run.inputs as isize * tile.source_row, run.outputs as isize * tile.target_row);
-                self.list.push(PlacedRun {
-                    terms: start..self.offsets.len(),
-                    target: (run.first - tile.rows.start) as isize * tile.target_row,
-                    rows: Rows { count: run.count, source, target },
-                });
-            }
-        }
-    }
 }
 
 /// Elements of rows that a tile may hold at once; they stay in the second-level cache at least.
@@ -150,7 +59,8 @@ pub struct Worker<'a, C> {
 }
 
 impl<'a, C: Compute> Worker<'a, C> {
-    /// A worker on the strip that starts at output column `first`.
+    /// A worker on the strip that starts at output column `first`; inlined, since it is large to move.
+    #[inline(always)]
     pub fn new(plan: &'a Plan, taps: &'a Taps<C>, first: usize, scratch: &mut Scratch) -> Result<Self> {
         let geometry = &plan.geometry;
         let last = (first + plan.strip).min(geometry.x.output as usize);
@@ -290,8 +200,7 @@ impl<'a, C: Compute> Worker<'a, C> {
                     start: self.strip.start(),
                     inside: self.strip.inside_length(),
                     sources: &sources,
-                    along_y: &self.runs.taps[run.terms.clone()],
-                    along_x: self.terms.taps(),
+                    taps: RowTaps::Separable(&self.runs.taps[run.terms.clone()], self.terms.taps()),
                     target,
                     count: width,
                     rows: run.rows,
@@ -462,10 +371,33 @@ impl<'a, C: Compute> Worker<'a, C> {
         let (reading, writing) = (self.reading(tile, 1), self.writing());
         let (length, taps_x) = (self.strip.prepared_length(), self.plan.geometry.x.taps as usize);
         let mut rows: SmallVec<[(*const C, usize); 16]> = SmallVec::new();
+        let mut sources: SmallVec<[*const T; 16]> = SmallVec::new();
+        let ahead = self.plan.ahead.then(|| Ahead::rows(tile.source_row, 1));
         let mut next = 0;
         let y = &self.plan.geometry.y;
         for (row, support) in tile.rows.clone().zip(y.supports(tile.rows.start as i64)) {
             let (inputs, mut tap) = rows_inside(y, support);
+            // Rows at the border have fewer terms and go the other way.
+            if let (Some(form), true) = (self.form, inputs.end - inputs.start == y.taps) {
+                sources.clear();
+                sources.extend(inputs.clone().map(|input| self.source(tile, input)));
+                let short = ShortRows {
+                    form,
+                    start: self.strip.start(),
+                    inside: self.strip.inside_length(),
+                    sources: &sources,
+                    taps: RowTaps::Direct(&self.taps.full),
+                    target: self.target(tile, row),
+                    count: self.strip.columns.len(),
+                    rows: Rows::ONE,
+                    ahead,
+                    streaming: self.plan.streaming,
+                };
+                // SAFETY: the promise of `run`.
+                if unsafe { R::write_short(&short) } {
+                    continue;
+                }
+            }
             next = inputs.start.max(next);
             rows.clear();
             // SAFETY: the promise of `run`; a ring holds as many rows as one output needs.

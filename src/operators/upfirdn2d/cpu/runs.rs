@@ -1,0 +1,109 @@
+//! Output rows that are summed with the same taps.
+
+use smallvec::SmallVec;
+use std::ops::Range;
+
+use super::factor::Taps;
+use super::sums::Rows;
+use super::tile::Tile;
+use crate::core::dtype::Compute;
+use crate::operators::upfirdn2d::params::{Axis, Support};
+
+/// The input rows inside the input that an output row is summed from, and the first one's tap.
+#[inline(always)]
+pub fn rows_inside(axis: &Axis, Support { start, tap, count }: Support) -> (Range<i64>, usize) {
+    let first = start.max(0);
+    (first..(start + count).min(axis.input), (tap + (first - start) * axis.up) as usize)
+}
+
+/// Output rows with the same taps, each the same number of rows after the last.
+pub struct Run {
+    /// The first.
+    pub first: usize,
+    /// How many.
+    pub count: usize,
+    /// From each output row to the next.
+    pub outputs: usize,
+    /// From each row's first input row to the next's.
+    pub inputs: usize,
+    /// What the first is summed from.
+    pub support: Support,
+}
+
+/// All rows of a tile: those at the border alone, the others phase by phase.
+pub fn runs(axis: &Axis, rows: &Range<usize>) -> impl Iterator<Item = Run> {
+    let interior = axis.interior();
+    let top = (interior.start.max(0) as usize).clamp(rows.start, rows.end);
+    let bottom = (interior.end.max(0) as usize).clamp(top, rows.end);
+    let (outputs, inputs) = axis.period();
+    let (outputs, inputs) = (outputs as usize, inputs as usize);
+    let border = (rows.start..top).chain(bottom..rows.end).map(|first| (first, 1));
+    let phases = (top..bottom.min(top + outputs)).map(move |first| (first, (bottom - first).div_ceil(outputs)));
+    border.chain(phases).map(move |(first, count)| Run {
+        first,
+        count,
+        outputs,
+        inputs,
+        support: axis.support(first as i64),
+    })
+}
+
+/// The runs of a tile, relative to its first input and its first output.
+#[derive(Default)]
+pub struct Runs<C> {
+    /// The rows and strides that these runs are for.
+    key: (Range<usize>, isize, isize),
+    /// The runs.
+    pub list: SmallVec<[PlacedRun; 8]>,
+    /// Bytes from the tile's first input row to each term's.
+    pub offsets: SmallVec<[isize; 32]>,
+    /// What each term is multiplied by.
+    pub taps: SmallVec<[C; 32]>,
+}
+
+/// A run and its terms.
+pub struct PlacedRun {
+    /// Its terms among the offsets and taps.
+    pub terms: Range<usize>,
+    /// Bytes from the tile's first output row.
+    pub target: isize,
+    /// How many rows and how far apart.
+    pub rows: Rows,
+}
+
+impl<C: Compute> Runs<C> {
+    /// Whether these are the runs of such a tile.
+    pub fn fit<T>(&self, tile: &Tile<T>) -> bool {
+        !self.list.is_empty() && self.key == (tile.rows.clone(), tile.source_row, tile.target_row)
+    }
+
+    /// The runs of a tile, each of so many rows at most.
+    pub fn refill<T>(&mut self, y: &Axis, taps: &Taps<C>, tile: &Tile<T>, at_once: usize) {
+        self.key = (tile.rows.clone(), tile.source_row, tile.target_row);
+        self.list.clear();
+        self.offsets.clear();
+        self.taps.clear();
+        let Some((_, along_y)) = &taps.separable else { return };
+        let at_once = at_once * y.period().0 as usize;
+        let mut first = tile.rows.start;
+        while first < tile.rows.end {
+            let rows = first..(first + at_once).min(tile.rows.end);
+            first = rows.end;
+            for run in runs(y, &rows) {
+                let (inputs, mut tap) = rows_inside(y, run.support);
+                let start = self.offsets.len();
+                for input in inputs {
+                    self.offsets.push(input as isize * tile.source_row);
+                    self.taps.push(along_y[tap]);
+                    tap += y.up as usize;
+                }
+                let (source, target) = (run.inputs as isize * tile.source_row, run.outputs as isize * tile.target_row);
+                self.list.push(PlacedRun {
+                    terms: start..self.offsets.len(),
+                    target: (run.first - tile.rows.start) as isize * tile.target_row,
+                    rows: Rows { count: run.count, source, target },
+                });
+            }
+        }
+    }
+}

@@ -1,0 +1,181 @@
+//! Registers that are shifted into each other: input rows as they are, or summed along y.
+#![allow(clippy::needless_range_loop)] // Closures would be compiled without the level's instructions.
+
+use super::registers::{Access, Register};
+use super::sums::Sum;
+use crate::core::dtype::Element;
+
+/// What outputs are computed from, some registers at a time.
+pub trait Windows<R: Register, const P: usize> {
+    /// Those registers.
+    type Registers: Copy;
+    /// Columns that each step takes, in registers.
+    const STEP: usize;
+
+    /// The registers from a column on.
+    ///
+    /// # Safety
+    /// All their columns are inside.
+    unsafe fn inside(&self, column: usize) -> Self::Registers;
+
+    /// The registers from a column on, zero outside the first `inside` columns.
+    ///
+    /// # Safety
+    /// So many columns are readable.
+    unsafe fn at_edge(&self, column: isize, inside: isize) -> Self::Registers;
+
+    /// One register of outputs for each phase, in the target's order.
+    fn outputs(&self, current: &Self::Registers, next: &Self::Registers) -> [R; P];
+
+    /// Goes on to rows so many bytes further.
+    fn advance(&mut self, bytes: isize);
+}
+
+/// The places of a register at `column` that are inside.
+#[inline(always)]
+fn places_inside(column: isize, inside: isize, lanes: usize) -> (usize, usize) {
+    let lanes = lanes as isize;
+    ((-column).clamp(0, lanes) as usize, (inside - column).clamp(0, lanes) as usize)
+}
+
+/// Rows summed along y.
+pub struct Separable<R, S, const P: usize, const STEP: usize, const N: usize, const SECOND: usize> {
+    /// The sum along y.
+    pub sum: S,
+    /// Taps along x of each phase.
+    pub taps: [[R; N]; P],
+}
+
+impl<R: Register, S: Sum<R>, const P: usize, const STEP: usize, const N: usize, const SECOND: usize> Windows<R, P>
+    for Separable<R, S, P, STEP, N, SECOND>
+{
+    type Registers = [R; STEP];
+    const STEP: usize = STEP;
+
+    #[inline(always)]
+    unsafe fn inside(&self, column: usize) -> [R; STEP] {
+        // SAFETY: the caller's promise.
+        let sums = unsafe { self.sum.block::<STEP>(column) };
+        if STEP == 1 { sums } else { R::deinterleave::<STEP>(sums) }
+    }
+
+    #[inline(always)]
+    unsafe fn at_edge(&self, column: isize, inside: isize) -> [R; STEP] {
+        // SAFETY: the caller's promise; only columns inside are read.
+        unsafe {
+            let mut sums = [R::splat(R::Number::default()); STEP];
+            for s in 0..STEP {
+                let column = column + (s * R::LANES) as isize;
+                let (from, to) = places_inside(column, inside, R::LANES);
+                if from < to {
+                    sums[s] = self.sum.within(column, from, to);
+                }
+            }
+            if STEP == 1 { sums } else { R::deinterleave::<STEP>(sums) }
+        }
+    }
+
+    #[inline(always)]
+    fn outputs(&self, current: &[R; STEP], next: &[R; STEP]) -> [R; P] {
+        let mut values = [current[0]; P];
+        for p in 0..P {
+            for n in 0..N {
+                let column = p * SECOND + n;
+                let (stream, shift) = (column % STEP, column / STEP);
+                let window = current[stream].shift(next[stream], shift);
+                values[p] = match n {
+                    0 => window.mul(self.taps[p][0]),
+                    _ => window.multiply_add(self.taps[p][n], values[p]),
+                };
+            }
+        }
+        if P == 1 { values } else { R::interleave::<P>(values) }
+    }
+
+    #[inline(always)]
+    fn advance(&mut self, bytes: isize) {
+        self.sum.advance(bytes);
+    }
+}
+
+/// `M` rows as they are, with `N` taps each.
+pub struct Direct<T, R, const M: usize, const N: usize> {
+    sources: [*const T; M],
+    taps: [[R; N]; M],
+}
+
+impl<T, R, const M: usize, const N: usize> Direct<T, R, M, N>
+where
+    T: Element<Compute = R::Number>,
+    R: Access<T>,
+{
+    /// These rows with these taps, row by row.
+    ///
+    /// # Safety
+    /// The register's level was detected.
+    #[inline(always)]
+    pub unsafe fn new(sources: [*const T; M], all: &[R::Number]) -> Self {
+        // SAFETY: the caller's promise.
+        unsafe {
+            let mut taps = [[R::splat(all[0]); N]; M];
+            for m in 0..M {
+                for n in 0..N {
+                    taps[m][n] = R::splat(all[m * N + n]);
+                }
+            }
+            Direct { sources, taps }
+        }
+    }
+}
+
+impl<T, R, const M: usize, const N: usize> Windows<R, 1> for Direct<T, R, M, N>
+where
+    T: Element<Compute = R::Number>,
+    R: Access<T>,
+{
+    type Registers = [R; M];
+    const STEP: usize = 1;
+
+    #[inline(always)]
+    unsafe fn inside(&self, column: usize) -> [R; M] {
+        // SAFETY: the caller's promise.
+        unsafe {
+            let mut rows = [R::load(self.sources[0].add(column)); M];
+            for m in 1..M {
+                rows[m] = R::load(self.sources[m].add(column));
+            }
+            rows
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn at_edge(&self, column: isize, inside: isize) -> [R; M] {
+        // SAFETY: the caller's promise; only columns inside are read.
+        unsafe {
+            let mut rows = [R::splat(R::Number::default()); M];
+            let (from, to) = places_inside(column, inside, R::LANES);
+            for m in 0..if from < to { M } else { 0 } {
+                rows[m] = R::load_within(self.sources[m].wrapping_offset(column), from, to);
+            }
+            rows
+        }
+    }
+
+    #[inline(always)]
+    fn outputs(&self, current: &[R; M], next: &[R; M]) -> [R; 1] {
+        let mut value = current[0].mul(self.taps[0][0]);
+        for m in 0..M {
+            for n in usize::from(m == 0)..N {
+                value = current[m].shift(next[m], n).multiply_add(self.taps[m][n], value);
+            }
+        }
+        [value]
+    }
+
+    #[inline(always)]
+    fn advance(&mut self, bytes: isize) {
+        for m in 0..M {
+            self.sources[m] = self.sources[m].wrapping_byte_offset(bytes);
+        }
+    }
+}
