@@ -37,8 +37,8 @@ test: test-rust test-python ## Run all tests (cargo and pytest).
 
 test-rust:
 	@if cargo nextest --version >/dev/null 2>&1; then \
-	  cargo nextest run --workspace --exclude firelu-soak --no-fail-fast && cargo test --workspace --doc; \
-	else cargo test --workspace --exclude firelu-soak; fi
+	  cargo nextest run --workspace --no-fail-fast && cargo test --workspace --doc; \
+	else cargo test --workspace; fi
 
 test-python: $(VENV)/.installed emulator
 	$(BIN)/python -m pytest -m "not full"

@@ -19,42 +19,39 @@ def read(name: str) -> dict:
 def rows() -> list[tuple[str, str, str]]:
     """Say what was asked, what came out, which command gave it; what was not run says so."""
     soak, growth, interrupts = read("soak"), read("memory_growth"), read("interrupts")
-    hostile = [read("hostile_arrays"), read("hostile_arguments")]
-    faults = read("cuda_faults")
-    sanitize, valgrind, loom = read("sanitize"), read("valgrind"), read("loom")
-    missing = "not run"
+    hostile = [read(f"hostile_{name}") for name in ("arrays", "arguments", "capsules")]
+    faults, fuzz, sanitize = read("cuda_faults"), read("fuzz"), read("sanitize")
+    valgrind, loom, deny = read("valgrind"), read("loom"), read("deny")
     table = []
 
-    def row(what: str, result: object, command: str) -> None:
-        table.append((what, str(result) if result not in (None, "") else missing, f"`{command}`"))
+    def row(what: str, run: object, result: str, command: str) -> None:
+        table.append((what, result if run else "not run", f"`{command}`"))
 
-    count = f"{soak['cases']:,}" if soak else None
-    row("random calls of every operator, one soak", count, "make soak")
-    row("of which refused, as they must be", f"{soak['inputs_refused']:,}" if soak else None, "make soak")
-    derivatives = sum(soak["derivatives"].values()) if soak else 0
-    row("of which gradient definitions against differences", f"{derivatives:,}" if soak else None, "make soak")
-    row("failures among them", soak.get("failed") if soak else None, "make soak")
-    row(
-        "seconds, instruction-set levels",
-        f"{soak['seconds']:.0f}, {' and '.join(soak['levels'])}" if soak else None,
-        "make soak",
-    )
-    if all(hostile):
-        calls, refused = (sum(part[key] for part in hostile) for key in ("calls", "refused"))
-        row("hostile calls from Python", f"{calls:,}, {refused:,} refused", "make reliability")
-    else:
-        row("hostile calls from Python", None, "make reliability")
-    row("AddressSanitizer", sanitize.get("addresssanitizer"), "make sanitize")
-    row("valgrind", valgrind.get("valgrind"), "make valgrind")
-    row("loom", loom.get("loom"), "make loom")
-    text = (
-        f"{growth['bytes']:,} bytes, {growth['objects']:,} objects over {growth['calls']:,} calls" if growth else None
-    )
-    row("memory growth of mixed calls", text, "make reliability")
-    text = f"{interrupts['longest_seconds']} s ({interrupts['operator']})" if interrupts else None
-    row("longest answer to an interrupt", text, "make reliability")
-    text = f"{faults['injected']:,} in {faults['calls']:,} driver calls" if faults else None
-    row("CUDA driver faults injected", text, "make reliability")
+    def number(run: dict, name: str) -> str:
+        return f"{run.get(name, 0):,}"
+
+    row("random calls of every operator in one soak", soak, number(soak, "cases"), "make soak")
+    row("of which refused, as they must be", soak, number(soak, "inputs_refused"), "make soak")
+    derivatives = f"{sum(soak.get('derivatives', {}).values()):,}"
+    row("of which gradient definitions against differences", soak, derivatives, "make soak")
+    row("failures among them", soak, number(soak, "failed"), "make soak")
+    seconds = f"{soak.get('seconds', 0):,.0f}, {', '.join(soak.get('levels', []))}"
+    row("seconds, instruction-set levels", soak, seconds, "make soak")
+    targets = ", ".join(f"{number(fuzz, name)} of {name}" for name in sorted(fuzz))
+    row("fuzzed inputs under AddressSanitizer, none failing", fuzz, targets, "make fuzz")
+    row("tests under AddressSanitizer, clean", sanitize, number(sanitize, "tests"), "make sanitize")
+    text = f"{number(valgrind, 'calls')}, {number(valgrind, 'errors')} errors"
+    row("calls from Python under valgrind", valgrind, text, "make valgrind")
+    row("models under loom, every interleaving", loom, number(loom, "models"), "make loom")
+    calls, refused = (sum(part.get(key, 0) for part in hostile) for key in ("calls", "refused"))
+    row("hostile calls from Python", all(hostile), f"{calls:,}, {refused:,} refused", "make hostile")
+    text = f"{number(growth, 'bytes')} bytes, {number(growth, 'objects')} objects over {number(growth, 'calls')} calls"
+    row("memory growth of mixed calls", growth, text, "make hostile")
+    text = f"{interrupts.get('longest_seconds')} s ({interrupts.get('operator')})"
+    row("longest answer to an interrupt", interrupts, text, "make hostile")
+    text = f"{number(faults, 'injected')} in {number(faults, 'calls')} driver calls"
+    row("CUDA driver faults injected", faults, text, "make hostile")
+    row("licences, bans and sources", deny, str(deny.get("checked")), "make deny")
     return table
 
 

@@ -199,6 +199,9 @@ def upfirdn2d(
 ) -> Any:
     """Upsample, pad, filter, downsample: insert zeros, pad or crop, convolve, keep every ``down``-th sample.
 
+    Infinities and NaNs in x reach the samples whose window holds them, no others. A tap that is not finite may also
+    give NaN where it meets the padding, as in a convolution over a padded picture.
+
     Args:
         x: (..., H, W).
         kernel: (KH, KW), or (K,) for the outer product with itself; any float dtype.

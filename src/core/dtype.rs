@@ -90,6 +90,18 @@ pub trait Element: Copy + Send + Sync + PartialEq + fmt::Debug + Default + 'stat
     fn from_compute(value: Self::Compute) -> Self;
 }
 
+/// Rounds to the float32 of which a half type can still tell on which side of a middle the value lies: a
+/// second rounding then gives what a single one would.
+pub(crate) fn round_to_odd(value: f64) -> f32 {
+    let nearest = value as f32;
+    let back = f64::from(nearest);
+    if back == value || !back.is_finite() {
+        return nearest;
+    }
+    let towards_zero = nearest.to_bits() - u32::from(back.abs() > value.abs());
+    f32::from_bits(towards_zero | 1)
+}
+
 mod num {
     use std::ops::{Add, Mul, Sub};
     /// The arithmetic that the formulas use.
@@ -189,5 +201,32 @@ mod tests {
             });
         }
         assert!("int32".parse::<DType>().is_err());
+    }
+
+    #[test]
+    fn what_lies_beside_a_middle_is_rounded_to_its_own_side() {
+        let (low, high) = (BFloat16::from_f32(2.34375), BFloat16::from_f32(2.359375));
+        let middle = 2.3515625;
+        for sign in [1.0, -1.0] {
+            let rounded = |value: f64| BFloat16::from_f32(round_to_odd(sign * value)).to_f64() * sign;
+            assert_eq!(rounded(middle), low.to_f64());
+            for beside in [1e-6, 1e-12, 4.5e-16] {
+                assert_eq!(rounded(middle + beside), high.to_f64(), "{beside}");
+                assert_eq!(rounded(middle - beside), low.to_f64(), "{beside}");
+            }
+        }
+        for bits in 0..0x7c00u16 {
+            let (half, next) = (Float16::from_bits(bits), Float16::from_bits(bits + 1));
+            let middle = if bits == 0x7bff { 65520.0 } else { (half.to_f64() + next.to_f64()) / 2.0 };
+            assert_eq!(Float16::from_f32(round_to_odd(half.to_f64())), half);
+            assert_eq!(Float16::from_f32(round_to_odd(middle * (1.0 + f64::EPSILON))), next);
+            assert_eq!(Float16::from_f32(round_to_odd(middle * (1.0 - f64::EPSILON))), half);
+        }
+        for value in [0.0, -0.0, f64::INFINITY, f64::NEG_INFINITY] {
+            assert_eq!(f64::from(round_to_odd(value)).to_bits(), value.to_bits());
+        }
+        assert!(round_to_odd(f64::NAN).is_nan());
+        assert_eq!(round_to_odd(1e300), f32::INFINITY);
+        assert_eq!(round_to_odd(-1e-300), -f32::from_bits(1));
     }
 }

@@ -30,6 +30,9 @@ const IS_COPIED: u64 = 2;
 /// The newest version of the protocol that is spoken here; another major version is another layout.
 const VERSION: (u32, u32) = (1, 0);
 
+/// The most dimensions that numpy knows: a larger number is rubbish, and its shape would not be there to read.
+const MOST_DIMENSIONS: usize = 64;
+
 const PLAIN: &CStr = c"dltensor";
 const PLAIN_USED: &CStr = c"used_dltensor";
 const VERSIONED: &CStr = c"dltensor_versioned";
@@ -359,15 +362,19 @@ fn read(described: &DLTensor) -> Result<(TensorType, Strides, *mut u8, Device), 
             });
         }
     };
-    let rank = usize::try_from(described.ndim).unwrap_or(0);
+    let refuse = |got: String| Error::shape("from_dlpack", "object", got, "sizes that fit the address space");
+    let rank = usize::try_from(described.ndim).ok().filter(|&rank| rank <= MOST_DIMENSIONS);
+    let rank = rank.ok_or_else(|| refuse(format!("{} dimensions", described.ndim)))?;
+    if rank > 0 && described.shape.is_null() {
+        return Err(refuse(format!("{rank} dimensions without a shape")));
+    }
     let list = |pointer: *mut i64| match rank {
         0 => &[][..],
-        // SAFETY: the protocol promises `ndim` numbers wherever the pointer is not null.
+        // SAFETY: the pointer is not null, and the protocol promises `ndim` numbers there.
         _ => unsafe { std::slice::from_raw_parts(pointer, rank) },
     };
     let sizes: Result<Vec<usize>, _> = list(described.shape).iter().map(|&n| usize::try_from(n)).collect();
     let shape = sizes.map(Shape::from).ok().filter(|shape| shape.checked_elements(dtype).is_some());
-    let refuse = |got: String| Error::shape("from_dlpack", "object", got, "sizes that fit the address space");
     let shape = shape.ok_or_else(|| refuse(format!("{:?}", list(described.shape))))?;
     let strides = match described.strides.is_null() {
         true => shape.row_major_strides(dtype),
@@ -378,7 +385,14 @@ fn read(described: &DLTensor) -> Result<(TensorType, Strides, *mut u8, Device), 
             bytes.ok_or_else(|| refuse(format!("strides {:?}", list(described.strides))))?
         }
     };
+    let offset = usize::try_from(described.byte_offset).ok();
+    if offset.and_then(|offset| described.data.addr().checked_add(offset)).is_none() {
+        return Err(refuse(format!("an offset of {} bytes", described.byte_offset)));
+    }
     let pointer = described.data.cast::<u8>().wrapping_add(described.byte_offset as usize);
+    if pointer.is_null() && shape.elements() > 0 {
+        return Err(refuse("elements without memory".into()));
+    }
     device::check_alignment(device, pointer, &shape, dtype)?;
     Ok((TensorType { shape, dtype }, strides, pointer, device))
 }

@@ -4,7 +4,7 @@
 
 use smallvec::SmallVec;
 
-use crate::core::dtype::{BFloat16, DType, Float16};
+use crate::core::dtype::{BFloat16, DType, Float16, round_to_odd};
 use crate::core::error::Result;
 use crate::core::shape::Strides;
 use crate::core::tensor::{TensorView, TensorViewMut};
@@ -41,8 +41,8 @@ impl Sums {
         // SAFETY: the caller's promise; elements may be unaligned.
         unsafe {
             match self.dtype {
-                DType::Float16 => pointer.cast::<Float16>().write_unaligned(Float16::from_f64(value)),
-                DType::BFloat16 => pointer.cast::<BFloat16>().write_unaligned(BFloat16::from_f64(value)),
+                DType::Float16 => pointer.cast::<Float16>().write_unaligned(Float16::from_f32(round_to_odd(value))),
+                DType::BFloat16 => pointer.cast::<BFloat16>().write_unaligned(BFloat16::from_f32(round_to_odd(value))),
                 DType::Float32 => pointer.cast::<f32>().write_unaligned(value as f32),
                 DType::Float64 => pointer.cast::<f64>().write_unaligned(value),
             }

@@ -3,7 +3,8 @@
 //! Insert `up - 1` zeros after each sample, pad or crop, convolve with K (correlate where
 //! `flip_kernel`), keep every `down`-th sample. The operation is bilinear, and its three forms
 //! U(X, K), A(dY, K) for the input's gradient and C(X, dY) for the kernel's are each other's
-//! derivatives, so every order exists. What lies outside X adds nothing to a sum.
+//! derivatives, so every order exists. What lies outside X adds nothing to a sum; only a tap that is not
+//! finite may also give NaN where it meets the padding, as in a convolution over a padded picture.
 
 mod cpu;
 #[cfg(feature = "cuda")]
@@ -63,7 +64,8 @@ fn with_cost(schema: OpSchema, x: usize, k: usize) -> OpSchema {
 /// The operator `UpFirDn2d`.
 pub fn upfirdn2d() -> Operator {
     let doc = "Y = X upsampled by zeros, padded or cropped, convolved with K times gain, and downsampled, over the \
-               last two dimensions: out = (in * up + pad0 + pad1 - taps) // down + 1.";
+               last two dimensions: out = (in * up + pad0 + pad1 - taps) // down + 1. A tap that is not finite may give \
+               NaN where it meets the padding.";
     let schema = OpSchema::new("UpFirDn2d", doc)
         .input(InputSpec::new("X", "[..., H, W], any leading dimensions."))
         .input(InputSpec::new("K", "[taps_y, taps_x], any float type.").dtype(InputDType::Any))

@@ -15,7 +15,7 @@ const LARGE: usize = 700_000;
 /// How many elements the largest tensor of a case has.
 pub fn size(choices: &mut Choices<'_>) -> usize {
     match choices.below(64) {
-        0 if choices.one_in(256) => LARGE,
+        0 if choices.one_in(128) => LARGE,
         0 => SMALL,
         1..=9 => 600,
         _ => 40,
@@ -154,22 +154,27 @@ fn upfirdn2d(
     choices: &mut Choices<'_>,
 ) -> Request {
     let taps = [1 + choices.below(6), if choices.one_in(16) { 13 } else { 1 + choices.below(6) }];
+    let is_large = limit == LARGE;
     let mut x: Vec<usize> = match choices.below(4) {
         0 => vec![],
         1 => vec![choices.below(4)],
-        _ => vec![1 + choices.below(2), 1 + choices.below(4)],
+        _ if is_large => vec![3],
+        2 => vec![1 + choices.below(2), 1 + choices.below(4)],
+        _ => vec![1, choices.pick(&[3, 8, 9, 17])],
     };
-    // One in sixty-four of the large cases is large here: a definition in float64 takes its time.
     let side = |choices: &mut Choices<'_>| match limit {
         0..=40 => choices.below(9),
         41..=600 => choices.below(24),
+        LARGE => 150 + choices.below(150),
         _ => choices.below(70),
     };
     x.extend([side(choices), side(choices)]);
+    // Large outputs grow no larger: their definition takes its time.
+    let factors: &[i64] = if is_large { &[1, 2, 2] } else { &[1, 2, 2, 3, 4, 5] };
     let mut args = Vec::new();
     for name in FACTORS {
         if choices.one_in(2) {
-            args.push((name, ArgValue::Int(choices.pick(&[1, 2, 2, 3, 4, 5]))));
+            args.push((name, ArgValue::Int(choices.pick(factors))));
         }
     }
     for name in PADS {
@@ -310,8 +315,13 @@ const SPECIAL: [f64; 14] = [
     -1.7e308,
 ];
 
-/// Fills an operand of UpFirDn2d: numbers whose products stay far from every limit, infinities and
-/// NaNs, and for a kernel (of two dimensions) often an outer product.
+/// Fills an operand of UpFirDn2d: mostly numbers whose products stay far from every limit, infinities and
+/// NaNs, and for a kernel (of two dimensions) often an outer product; sometimes any numbers.
+pub fn fill_filter(placed: &Placed, choices: &mut Choices<'_>) {
+    if choices.one_in(6) { fill(placed, choices) } else { fill_gently(placed, choices) }
+}
+
+/// As [`fill_filter`], without the last.
 pub fn fill_gently(placed: &Placed, choices: &mut Choices<'_>) {
     let manner = choices.below(8);
     let columns = placed.parts.shape().last().map_or(1, |&n| n.max(1));

@@ -125,9 +125,13 @@ impl Memory {
         }
     }
 
-    fn next_slot(&mut self) -> &Slot {
-        if self.used == self.slots.len() {
-            self.slots.push(Slot::new(SLOT_BYTES).expect("the system has 16 MiB of address space"));
+    /// A slot that holds so many bytes.
+    fn next_slot(&mut self, bytes: usize) -> &Slot {
+        let new = || Slot::new(bytes.max(SLOT_BYTES).next_multiple_of(page())).expect("the system has the space");
+        match self.slots.get_mut(self.used) {
+            None => self.slots.push(new()),
+            Some(slot) if slot.bytes < bytes => *slot = new(),
+            Some(_) => {}
         }
         self.used += 1;
         &self.slots[self.used - 1]
@@ -137,7 +141,7 @@ impl Memory {
     pub fn place_against(&mut self, shape: &[usize], dtype: DType, side: Side) -> Placed {
         let kind = TensorType::new(shape, dtype);
         let (strides, bytes) = (kind.shape.row_major_strides(dtype), kind.bytes());
-        let slot = self.next_slot();
+        let slot = self.next_slot(bytes);
         let start = if side == Side::Start { 0 } else { slot.bytes - bytes };
         let parts = Parts { pointer: slot.base.wrapping_add(start), strides, kind, device: Device::Cpu };
         let offsets = offsets(shape, &parts.strides, parts.shape().elements());
@@ -162,9 +166,9 @@ impl Memory {
             Some((low, high)) => (strides, low as isize, high as isize),
             None => (row_major, 0, (elements * dtype.size()) as isize),
         };
-        let slot = if huge { self.sparse.as_ref().expect("looked for above") } else { self.next_slot() };
-        assert!((high - low) as usize <= slot.bytes, "cases stay inside their slots");
-        let room = slot.bytes - (high - low) as usize;
+        let bytes = (high - low) as usize;
+        let slot = if huge { self.sparse.as_ref().expect("looked for above") } else { self.next_slot(bytes) };
+        let room = slot.bytes - bytes;
         let start = match choices.below(4) {
             0 => 0,
             1 => room,
@@ -196,9 +200,15 @@ fn extent(shape: &[usize], strides: &[isize], dtype: DType) -> Option<(i128, i12
 fn strides(shape: &[usize], dtype: DType, purpose: Use, huge: bool, choices: &mut Choices<'_>) -> Strides {
     let kind = TensorType::new(shape, dtype);
     let mut strides = kind.shape.row_major_strides(dtype);
-    let manner = choices.below(if huge { 3 } else { 5 });
-    // Two of five tensors are plain: the fast paths are for them.
-    if manner < 3 || huge {
+    let manner = choices.below(if huge { 3 } else { 6 });
+    // Two of six tensors are plain and one has its channels last: the fast paths are for them.
+    if let (5, rank @ 3..) = (manner, shape.len()) {
+        let (size, channels, width) = (dtype.size(), shape[rank - 3].max(1), shape[rank - 1].max(1));
+        let row = size.saturating_mul(channels);
+        strides[rank - 3] = size as isize;
+        strides[rank - 1] = row as isize;
+        strides[rank - 2] = row.saturating_mul(width) as isize;
+    } else if manner < 3 {
         let mut order: Vec<usize> = (0..shape.len()).collect();
         if manner != 0 {
             for i in (1..order.len()).rev() {
@@ -266,6 +276,7 @@ impl Placed {
     }
 
     /// Writes bits to the element number `index` in row-major order.
+    #[inline]
     pub fn write_bits(&self, index: usize, bits: u64) {
         let pointer = self.parts.pointer.wrapping_offset(self.offsets[index]);
         // SAFETY: `place` chose an address at which every offset lies inside the slot.
@@ -279,6 +290,7 @@ impl Placed {
     }
 
     /// The bits of the element number `index`.
+    #[inline]
     pub fn read_bits(&self, index: usize) -> u64 {
         let pointer = self.parts.pointer.wrapping_offset(self.offsets[index]);
         // SAFETY: as in `write_bits`.
@@ -292,6 +304,7 @@ impl Placed {
     }
 
     /// Writes a number, rounded to the type.
+    #[inline]
     pub fn write(&self, index: usize, value: f64) {
         let bits = with_element!(self.parts.dtype(), T => {
             use firelu::core::dtype::Compute;

@@ -70,6 +70,8 @@ pub struct Signature {
     pub inplace: &'static [(usize, usize)],
     /// Whether every instruction-set level gives the same bits.
     pub same_bits: bool,
+    /// Whether every memory layout of the inputs gives the same bits.
+    pub any_layout: bool,
 }
 
 const REQUIRED: (Takes, bool) = (Takes::Same, false);
@@ -83,6 +85,7 @@ macro_rules! signature {
             variadic: matches!($operator.as_bytes(), b"Sum"),
             inplace: &$inplace,
             same_bits: $same_bits,
+            any_layout: !matches!($operator.as_bytes(), b"UpFirDn2dKernelGradient"),
         }
     };
 }

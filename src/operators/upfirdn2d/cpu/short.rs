@@ -39,13 +39,14 @@ impl Form {
     pub fn of(strip: &Strip) -> Option<Form> {
         let counts = strip.bounds.first().copied().unwrap_or(0);
         let alike = strip.bounds.iter().enumerate().all(|(phase, &end)| end == counts * (phase + 1));
-        let second = strip.offsets.get(counts) == Some(&1);
+        // With two outputs only, the second's window may start anywhere.
+        let second = strip.offsets.get(counts).filter(|&&offset| offset <= 1).map(|&offset| offset == 1);
         match (strip.pixel, strip.phases, strip.step, counts) {
             _ if !alike => None,
             (1, 1, 1, 3) => Some(Form::Plain3),
             (1, 1, 1, 4) => Some(Form::Plain4),
-            (1, 2, 1, 2) => Some(Form::Up4(second)),
-            (1, 2, 1, 6) => Some(Form::Up12(second)),
+            (1, 2, 1, 2) => second.map(Form::Up4),
+            (1, 2, 1, 6) => second.map(Form::Up12),
             (1, 1, 2, 4) => Some(Form::Down4),
             (1, 1, 2, 12) => Some(Form::Down12),
             _ => None,

@@ -3,12 +3,13 @@
 //! exact; sums come with a bound of their error.
 
 mod elementwise;
+mod exact;
 mod reduce;
 pub mod upfirdn2d;
 
 use firelu::DType;
 
-use crate::rounding::round_to;
+use crate::rounding::{largest, round_to, spacing};
 use crate::signatures::{self, Refused, Request};
 
 /// An output that is expected.
@@ -20,10 +21,39 @@ pub struct Expected {
     pub dtype: DType,
     /// The values in row-major order; not rounded to the type where there is a bound.
     pub values: Vec<f64>,
-    /// How far each result may be from its value, before it is rounded; empty where values are exact.
-    pub bounds: Vec<f64>,
-    /// Whether a NaN is right everywhere, because infinities or NaNs may meet a zero of the padding.
-    pub may_be_nan: bool,
+    /// What each result may be beside its value; empty where values are exact.
+    pub bounds: Vec<Bound>,
+}
+
+/// What a result may be beside its value, as `docs/reliability.md` promises it and no wider.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Bound {
+    /// How far it may be from the value, before it is rounded to the type.
+    pub error: f64,
+    /// Whether a sum on the way may pass the largest number, so that an infinity or a NaN comes out.
+    pub overflow: bool,
+    /// Whether a number that is not finite meets a zero of the padding, so that a NaN comes out.
+    pub nan: bool,
+}
+
+impl Bound {
+    /// Whether a result of this type is right.
+    pub fn allows(&self, got: f64, value: f64, dtype: DType) -> bool {
+        if value.is_nan() {
+            return got.is_nan();
+        }
+        if got.is_nan() {
+            return self.overflow || self.nan;
+        }
+        if got == value || value.is_infinite() {
+            return got == value;
+        }
+        let rounding = 0.5 * spacing(dtype, (value.abs() + self.error).min(largest(dtype)));
+        if got.is_infinite() {
+            return self.overflow || value * got.signum() + self.error + rounding >= largest(dtype);
+        }
+        (got - value).abs() <= self.error + rounding
+    }
 }
 
 /// The outputs of a call, or that it must be refused.
@@ -77,4 +107,50 @@ fn broadcast(first: &[usize], second: &[usize]) -> Result<Vec<usize>, Refused> {
         _ => Err(Refused),
     };
     (0..rank).map(both).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bound_allows_what_is_promised_and_nothing_else() {
+        let (inf, nan, single) = (f64::INFINITY, f64::NAN, DType::Float32);
+        let strict = Bound { error: 0.5, overflow: false, nan: false };
+        for (got, value, right) in [
+            (1.0, 1.5, true),
+            (1.0, 1.6, false),
+            (nan, 1.0, false),
+            (inf, 1.0, false),
+            (nan, nan, true),
+            (0.0, nan, false),
+            (inf, nan, false),
+            (inf, inf, true),
+            (-inf, inf, false),
+            (nan, inf, false),
+            (1.0, inf, false),
+            (inf, 3.5e38, true),
+            (-inf, 3.5e38, false),
+        ] {
+            assert_eq!(strict.allows(got, value, single), right, "{got} for {value}");
+        }
+        let overflow = Bound { overflow: true, ..strict };
+        for (got, value, right) in [
+            (inf, 1.0, true),
+            (-inf, 1.0, true),
+            (nan, 1.0, true),
+            (2.0, 1.0, false),
+            (0.0, nan, false),
+            (-inf, inf, false),
+        ] {
+            assert_eq!(overflow.allows(got, value, single), right, "{got} for {value}");
+        }
+        let padding = Bound { nan: true, ..strict };
+        for (got, value, right) in [(nan, 1.0, true), (inf, 1.0, false), (2.0, 1.0, false), (nan, inf, true)] {
+            assert_eq!(padding.allows(got, value, single), right, "{got} for {value}");
+        }
+        // Half of the distance to the next number may be lost beside the error.
+        let none = Bound { error: 0.0, overflow: false, nan: false };
+        assert!(none.allows(2048.0, 2049.0, DType::Float16) && !none.allows(2048.0, 2049.1, DType::Float16));
+    }
 }

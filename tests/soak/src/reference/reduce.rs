@@ -2,7 +2,8 @@
 
 use firelu::DType;
 
-use super::{Expected, broadcast, computed, index_of};
+use super::exact::Total;
+use super::{Bound, Expected, broadcast, computed, index_of};
 use crate::arguments::{Arguments, axis_of};
 use crate::rounding::{largest, round_to, spacing, unit};
 use crate::signatures::{Array, Refused, Request};
@@ -16,29 +17,20 @@ pub fn elements_of(shape: &[usize]) -> usize {
     if shape.contains(&0) { 0 } else { shape.iter().product() }
 }
 
-/// Several sums in float64, with what rounding lost, and the sums of magnitudes.
+/// Several sums, and the type that their values are computed in.
 pub struct Sums {
     dtype: DType,
-    sums: Vec<f64>,
-    lost: Vec<f64>,
-    magnitudes: Vec<f64>,
+    totals: Vec<Total>,
 }
 
 impl Sums {
     /// Sums of values that are computed as this type is.
     pub fn new(count: usize, dtype: DType) -> Self {
-        Sums { dtype, sums: vec![0.0; count], lost: vec![0.0; count], magnitudes: vec![0.0; count] }
+        Sums { dtype, totals: vec![Total::default(); count] }
     }
 
     pub fn add(&mut self, place: usize, value: f64) {
-        let (old, magnitude) = (self.sums[place], value.abs());
-        let sum = old + value;
-        let (large, small) = if old.abs() >= magnitude { (old, value) } else { (value, old) };
-        if sum.is_finite() {
-            self.lost[place] += (large - sum) + small;
-        }
-        self.sums[place] = sum;
-        self.magnitudes[place] += magnitude;
+        self.totals[place].add(value, 1.0);
     }
 
     /// The sums of `terms` values each times a factor, as an output.
@@ -47,17 +39,15 @@ impl Sums {
         let lanes = 64 / compute.size();
         let additions = terms.min(BLOCK).div_ceil(lanes) as f64 + (terms / BLOCK) as f64 * 2f64.powi(-29);
         let relative = (additions + 3.0) * unit(compute) + 16.0 * unit(DType::Float64);
-        let mut values = Vec::with_capacity(self.sums.len());
-        let mut bounds = Vec::with_capacity(self.sums.len());
-        for ((sum, lost), magnitude) in self.sums.into_iter().zip(self.lost).zip(self.magnitudes) {
-            let sum = if sum.is_finite() { sum + lost } else { sum };
-            values.push(scale * sum);
-            // A partial sum may pass the largest number on the way: then anything may come out.
-            let overflows = magnitude.is_finite() && magnitude >= largest(compute) / 2.0;
-            let bound = relative * scale.abs() * magnitude + 2.0 * spacing(compute, 0.0) * scale.abs().max(1.0);
-            bounds.push(if overflows { f64::INFINITY } else { bound });
-        }
-        Expected { shape: shape.to_vec(), dtype, values, bounds, may_be_nan: false }
+        let bound = |total: &Total| {
+            let magnitude = total.magnitude();
+            let error = relative * (scale.abs() * magnitude).min(f64::MAX);
+            let underflow = 2.0 * spacing(compute, 0.0) * scale.abs().max(1.0);
+            Bound { error: error + underflow, overflow: magnitude >= largest(compute) / 2.0, nan: false }
+        };
+        let bounds = self.totals.iter().map(bound).collect();
+        let values = self.totals.iter().map(|total| total.times(scale)).collect();
+        Expected { shape: shape.to_vec(), dtype, values, bounds }
     }
 }
 
@@ -133,5 +123,5 @@ pub fn broadcast_like(request: &Request) -> Outputs {
         }
     };
     let values = (0..output.elements()).map(value).collect();
-    Ok(vec![Expected { shape: like.shape.clone(), dtype: x.dtype, values, bounds: Vec::new(), may_be_nan: false }])
+    Ok(vec![Expected { shape: like.shape.clone(), dtype: x.dtype, values, bounds: Vec::new() }])
 }

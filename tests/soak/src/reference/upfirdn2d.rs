@@ -1,6 +1,9 @@
 //! UpFirDn2d and its gradients from the definition: zeros between samples, padding, a product sum.
 
-use super::{Expected, computed};
+use firelu::DType;
+
+use super::exact::Total;
+use super::{Bound, Expected, computed};
 use crate::arguments::Arguments;
 use crate::rounding::{largest, spacing, unit};
 use crate::signatures::{Array, Refused, Request};
@@ -10,6 +13,9 @@ type Outputs = Result<Vec<Expected>, Refused>;
 /// What a kernel gradient adds up in the compute type before float64 takes over, and the places of a
 /// register that are added up to one.
 const PRODUCTS: f64 = 256.0;
+
+/// Stands for a zero of the padding, which has no place among the samples.
+const PADDING: usize = usize::MAX;
 
 /// The arguments, the last dimension's first.
 pub struct Plan {
@@ -62,11 +68,20 @@ impl Plan {
         Ok(shape)
     }
 
-    /// The input sample that a tap meets at an output sample, if any.
-    fn meets(&self, axis: usize, output: usize, tap: usize, input: usize) -> Option<usize> {
-        let position = output as i64 * self.down[axis] + tap as i64 - self.pad[axis].0;
-        let sample = usize::try_from(position / self.up[axis]).ok().filter(|&sample| sample < input)?;
-        (position >= 0 && position % self.up[axis] == 0).then_some(sample)
+    /// For each sample of a result and each tap along an axis the sample that they meet: none for an inserted
+    /// zero, `PADDING` for a zero of the padding.
+    fn meetings(&self, way: Way, axis: usize, samples: usize, results: usize, taps: usize) -> Vec<Option<usize>> {
+        let pad = self.pad[axis].0;
+        let meets = |result: i64, tap: i64| {
+            let (position, factor) = match way {
+                Way::Forward => (result * self.down[axis] + tap - pad, self.up[axis]),
+                Way::Back => (result * self.up[axis] + pad - tap, self.down[axis]),
+            };
+            let sample = position.div_euclid(factor);
+            let inside = usize::try_from(sample).ok().filter(|&sample| sample < samples);
+            (position.rem_euclid(factor) == 0).then_some(inside.unwrap_or(PADDING))
+        };
+        (0..results).flat_map(|result| (0..taps).map(move |tap| meets(result as i64, tap as i64))).collect()
     }
 
     /// The tap of K that stands at a place: convolution turns the kernel round.
@@ -75,67 +90,98 @@ impl Plan {
         if self.flip { place } else { k[0] * k[1] - 1 - place }
     }
 
-    /// Calls `visit(output, input, tap)` for every product, by places in row-major order.
-    fn products(&self, x: &[usize], y: &[usize], k: &[usize], mut visit: impl FnMut(usize, usize, usize)) {
-        let rank = x.len();
-        let planes = if x[..rank - 2].contains(&0) { 0 } else { x[..rank - 2].iter().product::<usize>() };
-        let ((height, width), (rows, columns)) = ((x[rank - 2], x[rank - 1]), (y[rank - 2], y[rank - 1]));
+    /// Calls `visit(to, from, tap)` for every product, by places in row-major order; a zero of the padding
+    /// has no place to come from.
+    fn products(
+        &self,
+        way: Way,
+        from: &[usize],
+        to: &[usize],
+        k: &[usize],
+        mut visit: impl FnMut(usize, Option<usize>, usize),
+    ) {
+        let rank = from.len();
+        let planes = if from[..rank - 2].contains(&0) { 0 } else { from[..rank - 2].iter().product::<usize>() };
+        let ((height, width), (rows, columns)) = ((from[rank - 2], from[rank - 1]), (to[rank - 2], to[rank - 1]));
+        let row_meets = self.meetings(way, 1, height, rows, k[0]);
+        let column_meets = self.meetings(way, 0, width, columns, k[1]);
         for plane in 0..planes {
             for row in 0..rows {
                 for tap_row in 0..k[0] {
-                    let Some(from_row) = self.meets(1, row, tap_row, height) else { continue };
-                    for column in 0..columns {
-                        for tap_column in 0..k[1] {
-                            let Some(from_column) = self.meets(0, column, tap_column, width) else { continue };
-                            let output = (plane * rows + row) * columns + column;
-                            let input = (plane * height + from_row) * width + from_column;
-                            visit(output, input, self.tap(k, tap_row, tap_column));
+                    let Some(from_row) = row_meets[row * k[0] + tap_row] else { continue };
+                    let first = (plane * rows + row) * columns;
+                    for (column, meets) in column_meets.chunks_exact(k[1]).enumerate() {
+                        for (tap_column, from_column) in meets.iter().enumerate() {
+                            let Some(from_column) = *from_column else { continue };
+                            let is_inside = from_row != PADDING && from_column != PADDING;
+                            let from = is_inside.then(|| (plane * height + from_row) * width + from_column);
+                            visit(first + column, from, self.tap(k, tap_row, tap_column));
                         }
                     }
                 }
             }
         }
     }
-}
 
-/// Product sums, their finite magnitudes and the number of their terms.
-struct Totals {
-    sums: Vec<f64>,
-    magnitudes: Vec<f64>,
-    terms: Vec<f64>,
-}
-
-impl Totals {
-    fn new(count: usize) -> Self {
-        Totals { sums: vec![0.0; count], magnitudes: vec![0.0; count], terms: vec![0.0; count] }
+    /// A tap as it is used: converted to the type that samples are computed in, then times the gain. Where
+    /// that passes the largest number it is infinite.
+    fn used_tap(&self, dtype: DType, tap: f64) -> f64 {
+        let exact = computed(dtype, tap) * self.gain;
+        let rounded = computed(dtype, exact);
+        if rounded.is_finite() { exact } else { rounded }
     }
 
-    fn add(&mut self, place: usize, product: f64) {
-        self.sums[place] += product;
-        self.terms[place] += 1.0;
-        if product.is_finite() {
-            self.magnitudes[place] += product.abs();
+    /// The sums of products of samples and taps: Y of X and K, or dX of dY and K.
+    fn filter(&self, way: Way, samples: &Array, k: &Array, result: Array) -> Expected {
+        let taps: Vec<f64> = k.values.iter().map(|&tap| self.used_tap(samples.dtype, tap)).collect();
+        let mut windows = vec![Window::default(); result.elements()];
+        self.products(way, &samples.shape, &result.shape, &k.shape, |to, from, tap| match from {
+            Some(from) => windows[to].add(samples.values[from], taps[tap]),
+            None => windows[to].nan |= !taps[tap].is_finite(),
+        });
+        let finite = taps.iter().filter(|tap| tap.is_finite());
+        let factor = finite.fold(1.0, |largest: f64, tap| largest.max(tap.abs()));
+        let compute = result.dtype.compute();
+        let bound = |window: &Window| Bound {
+            error: (window.terms + 16.0) * unit(compute) * window.total.magnitude()
+                + spacing(compute, 0.0) * (window.samples + (2.0 * window.terms + 2.0) * factor).min(f64::MAX),
+            overflow: window.samples * factor >= largest(compute) / 2.0,
+            nan: window.nan,
+        };
+        let bounds = windows.iter().map(bound).collect();
+        let values = windows.iter().map(|window| window.total.value()).collect();
+        Expected { shape: result.shape, dtype: result.dtype, values, bounds }
+    }
+}
+
+/// The direction of a walk over the products.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Way {
+    /// From samples of X to samples of Y.
+    Forward,
+    /// From samples of dY to samples of dX.
+    Back,
+}
+
+/// What one sum consists of.
+#[derive(Clone, Copy, Default)]
+struct Window {
+    total: Total,
+    terms: f64,
+    /// The magnitudes of the finite samples under the kernel, added up.
+    samples: f64,
+    /// Whether a number that is not finite meets a zero of the padding.
+    nan: bool,
+}
+
+impl Window {
+    fn add(&mut self, sample: f64, factor: f64) {
+        self.total.add(sample, factor);
+        self.terms += 1.0;
+        if sample.is_finite() {
+            self.samples += sample.abs();
         }
     }
-
-    fn into_expected(self, like: Array, gain: f64, compute: firelu::DType, roundings: impl Fn(f64) -> f64) -> Expected {
-        let least = spacing(compute, 0.0);
-        let bound = |(magnitude, terms): (&f64, &f64)| {
-            // A partial sum may pass the largest number on the way: then anything may come out.
-            if *magnitude * gain.abs().max(1.0) >= largest(compute) / 8.0 {
-                return f64::INFINITY;
-            }
-            (roundings(*terms) + 8.0) * unit(compute) * magnitude * gain.abs() + (2.0 * terms + 2.0) * least
-        };
-        let bounds = self.magnitudes.iter().zip(&self.terms).map(bound).collect();
-        let values = self.sums.into_iter().map(|sum| sum * gain).collect();
-        Expected { shape: like.shape, dtype: like.dtype, values, bounds, may_be_nan: false }
-    }
-}
-
-/// Whether every value is finite in the type that a dtype is computed in.
-fn all_finite(dtype: firelu::DType, array: &Array, gain: f64) -> bool {
-    array.values.iter().all(|&value| computed(dtype, computed(dtype, value) * gain).is_finite())
 }
 
 /// The output of UpFirDn2d.
@@ -143,10 +189,7 @@ pub fn forward(request: &Request) -> Outputs {
     let plan = Plan::read(request)?;
     let (x, k) = (request.input(0).ok_or(Refused)?, request.input(1).ok_or(Refused)?);
     let output = Array::new(&plan.output(&x.shape, &k.shape)?, x.dtype);
-    let mut totals = Totals::new(output.elements());
-    plan.products(&x.shape, &output.shape, &k.shape, |to, from, tap| totals.add(to, x.values[from] * k.values[tap]));
-    let expected = totals.into_expected(output, plan.gain, x.dtype.compute(), |terms| terms + 8.0);
-    Ok(vec![Expected { may_be_nan: !all_finite(x.dtype, k, plan.gain), ..expected }])
+    Ok(vec![plan.filter(Way::Forward, x, k, output)])
 }
 
 /// The gradient with respect to X.
@@ -157,11 +200,7 @@ pub fn gradient(request: &Request) -> Outputs {
     if plan.output(&x.shape, &k.shape)? != dy.shape {
         return Err(Refused);
     }
-    let mut totals = Totals::new(x.elements());
-    plan.products(&x.shape, &dy.shape, &k.shape, |from, to, tap| totals.add(to, dy.values[from] * k.values[tap]));
-    let output = Array::new(&x.shape, dy.dtype);
-    let expected = totals.into_expected(output, plan.gain, dy.dtype.compute(), |terms| terms + 8.0);
-    Ok(vec![Expected { may_be_nan: !all_finite(dy.dtype, k, plan.gain), ..expected }])
+    Ok(vec![plan.filter(Way::Back, dy, k, Array::new(&x.shape, dy.dtype))])
 }
 
 /// The gradient with respect to K.
@@ -172,9 +211,24 @@ pub fn kernel_gradient(request: &Request) -> Outputs {
     if plan.output(&x.shape, &k.shape)? != dy.shape {
         return Err(Refused);
     }
-    let mut totals = Totals::new(k.elements());
-    plan.products(&x.shape, &dy.shape, &k.shape, |from, to, tap| totals.add(tap, dy.values[from] * x.values[to]));
-    let output = Array::new(&k.shape, k.dtype);
-    let expected = totals.into_expected(output, plan.gain, x.dtype.compute(), |terms| terms.min(PRODUCTS));
-    Ok(vec![Expected { may_be_nan: !(all_finite(x.dtype, x, 1.0) && all_finite(x.dtype, dy, 1.0)), ..expected }])
+    let mut windows = vec![Window::default(); k.elements()];
+    plan.products(Way::Forward, &x.shape, &dy.shape, &k.shape, |to, from, tap| match from {
+        Some(from) => windows[tap].add(x.values[from], dy.values[to]),
+        None => windows[tap].nan |= !dy.values[to].is_finite(),
+    });
+    let (compute, gain) = (x.dtype.compute(), plan.gain.abs());
+    let bound = |window: &Window| {
+        let magnitude = (window.total.magnitude() * gain).min(f64::MAX);
+        Bound {
+            // A half is rounded by way of float32, however the sum was computed.
+            error: (window.terms.min(PRODUCTS) + 8.0) * unit(compute) * magnitude
+                + unit(k.dtype.compute()) * window.total.times(gain).abs().min(f64::MAX)
+                + (2.0 * window.terms + 2.0) * spacing(compute, 0.0) * gain.max(1.0),
+            overflow: window.total.magnitude() >= largest(compute) / 2.0,
+            nan: window.nan,
+        }
+    };
+    let bounds = windows.iter().map(bound).collect();
+    let values = windows.iter().map(|window| window.total.times(plan.gain)).collect();
+    Ok(vec![Expected { shape: k.shape.clone(), dtype: k.dtype, values, bounds }])
 }
