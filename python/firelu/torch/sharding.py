@@ -75,11 +75,13 @@ def _fused(bridged: Bridged, arguments: list[Any]) -> list[Way]:
 
 def _fused_gradient(bridged: Bridged, arguments: list[Any]) -> list[Way]:
     """The bias' gradient is split with the channels, and else a partial sum."""
-    y, dy, bias, *_ = arguments
+    y, dy, bias, like, *_ = arguments
     channel = _channel(bridged, arguments, y.ndim)
     of_input, of_bias = bridged.signature.wanted(arguments)
     ways: list[Way] = []
     for dim in range(y.ndim):
+        if dim == channel and like:
+            continue  # The length is that of the whole.
         along = _shard(0) if dim == channel else _replicate()
         summed = _shard(0) if dim == channel else _partial()
         outputs = [
@@ -92,6 +94,8 @@ def _fused_gradient(bridged: Bridged, arguments: list[Any]) -> list[Way]:
 
 def _planes(bridged: Bridged, arguments: list[Any]) -> list[Way]:
     """Each picture is filtered for itself, by the whole kernel."""
+    if bridged.schema.name == "UpFirDn2dGradient" and len(arguments[2]) > 2:
+        return []  # The shape is that of the whole.
     return [([_shard(dim)], [_shard(dim), _replicate()]) for dim in range(arguments[0].ndim - 2)]
 
 
@@ -165,11 +169,18 @@ def _acceptable(bridged: Bridged, rule: Rule) -> Callable[..., Sequence[Way]]:
 
 
 def _register() -> None:
+    from torch.distributed.tensor import DTensor
+    from torch.distributed.tensor._op_schema import RuntimeSchemaInfo
     from torch.distributed.tensor.experimental import register_sharding
 
+    described = DTensor._op_dispatcher.sharding_propagator.op_to_schema_info
     for name, rule in _RULES.items():
         operator = bridged(name)
         register_sharding(operator.overload)(_acceptable(operator, rule))
+        # torch remembers results by the arguments from this place on; by itself it would begin behind lent shapes.
+        signature = operator.signature
+        lent = [place for spec, place in zip(signature.inputs, signature.places, strict=True) if spec.shape_only]
+        described[operator.overload] = RuntimeSchemaInfo(min([signature.first_argument, *lent]), needs_pytree=True)
 
 
 class _Import(importlib.abc.MetaPathFinder):
