@@ -19,7 +19,10 @@ from torch.distributed.tensor import Partial, Replicate, Shard, distribute_modul
 from torch.distributed.tensor.debug import CommDebugMode
 from torch_samples import SAMPLES, names
 
+#: The checks by name, in the order they run in.
 CHECKS: dict[str, Any] = {}
+#: What takes long, and shows no more with a third process.
+OF_TWO = {"dtensor_compiled"}
 #: Divisible by two and by three.
 BATCH, CHANNELS = 6, 12
 
@@ -337,15 +340,16 @@ def main(rank: int, processes: int, folder: Path) -> None:
     dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=processes)
     mesh = init_device_mesh("cpu", (processes,))
     for name, function in CHECKS.items():
+        if name in OF_TWO and processes > 2:
+            continue
         try:
             function(mesh, folder)
             outcome = ""
         except Exception:
             outcome = traceback.format_exc()
         (folder / f"{name}.{rank}").write_text(outcome, encoding="utf-8")
-        # Where one process failed, the others may be waiting for it within the check.
         if outcome:
-            break
+            sys.exit(1)  # The others may wait for this process inside the check, and are ended from outside.
         dist.barrier()
     dist.destroy_process_group()
 

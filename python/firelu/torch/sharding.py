@@ -52,7 +52,7 @@ def _tensors(bridged: Bridged, arguments: list[Any]) -> list[Any]:
 
 
 def _elementwise(bridged: Bridged, arguments: list[Any]) -> list[Way]:
-    """Every input is split like the first."""
+    """Split every input like the first."""
     tensors = _tensors(bridged, arguments)
     return [([_shard(dim)], [_shard(dim)] * len(tensors)) for dim in range(tensors[0].ndim)]
 
@@ -63,7 +63,7 @@ def _channel(bridged: Bridged, arguments: list[Any], rank: int) -> int | None:
 
 
 def _fused(bridged: Bridged, arguments: list[Any]) -> list[Way]:
-    """A bias is split with the channels."""
+    """Split a bias with the channels."""
     x, bias, *_ = arguments
     channel = _channel(bridged, arguments, x.ndim)
     ways: list[Way] = []
@@ -74,7 +74,7 @@ def _fused(bridged: Bridged, arguments: list[Any]) -> list[Way]:
 
 
 def _fused_gradient(bridged: Bridged, arguments: list[Any]) -> list[Way]:
-    """The bias' gradient is split with the channels, and else a partial sum."""
+    """Split the bias' gradient with the channels; else it is a partial sum."""
     y, dy, bias, like, *_ = arguments
     channel = _channel(bridged, arguments, y.ndim)
     of_input, of_bias = bridged.signature.wanted(arguments)
@@ -93,19 +93,19 @@ def _fused_gradient(bridged: Bridged, arguments: list[Any]) -> list[Way]:
 
 
 def _planes(bridged: Bridged, arguments: list[Any]) -> list[Way]:
-    """Each picture is filtered for itself, by the whole kernel."""
+    """Split any dimension but the last two: each picture is filtered for itself, by the whole kernel."""
     if bridged.schema.name == "UpFirDn2dGradient" and len(arguments[2]) > 2:
         return []  # The shape is that of the whole.
     return [([_shard(dim)], [_shard(dim), _replicate()]) for dim in range(arguments[0].ndim - 2)]
 
 
 def _kernel_gradient(bridged: Bridged, arguments: list[Any]) -> list[Way]:
-    """The kernel's gradient is a sum over pictures."""
+    """Give a partial sum over pictures."""
     return [([_partial()], [_shard(dim), _shard(dim)]) for dim in range(arguments[0].ndim - 2)]
 
 
 def _broadcast(bridged: Bridged, arguments: list[Any]) -> list[Way]:
-    """An operand that is repeated along a dimension is not split."""
+    """Split no operand along a dimension that it is repeated in."""
     shapes = [tuple(arguments[place].shape) for place in (0, 1)]
     rank = max(map(len, shapes))
     padded = [(1,) * (rank - len(shape)) + shape for shape in shapes]
@@ -122,7 +122,7 @@ def _broadcast(bridged: Bridged, arguments: list[Any]) -> list[Way]:
 
 
 def _reduce_sum(bridged: Bridged, arguments: list[Any]) -> list[Way]:
-    """A sum along the split dimension is partial; a shape to sum to is that of the whole, and so nothing is split."""
+    """Give a partial sum along a split dimension; split nothing beside a shape to sum to, which is the whole's."""
     x, like, _, axes, keepdims, *_ = arguments
     if like is not None:
         return []
@@ -135,7 +135,7 @@ def _reduce_sum(bridged: Bridged, arguments: list[Any]) -> list[Way]:
 
 
 def _whole(bridged: Bridged, arguments: list[Any]) -> list[Way]:
-    """A shape among the arguments is that of the whole: nothing is split."""
+    """Split nothing: the shape among the arguments is that of the whole."""
     return []
 
 
