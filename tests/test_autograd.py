@@ -368,6 +368,36 @@ def test_two_threads_with_separate_graphs():
         np.testing.assert_array_equal(result, np.full(50_000, 20 * 2.0 * (index + 1)))
 
 
+def test_two_graphs_run_at_the_same_time():
+    """Each thread goes on only once the other is inside a call of its own graph, in both directions."""
+    meeting = threading.Barrier(2, timeout=60)
+
+    def meet(x):
+        meeting.wait()
+        return np.asarray(x) * 2
+
+    def gradient(definition, gradients):
+        return [firelu.create_operator("TestMeet", [gradients[0]], ["dx"])], ["dx"]
+
+    firelu.register_operator("TestMeet", meet, ["X"], ["Y"], gradient=gradient)
+    results = {}
+
+    def work(index):
+        x = leaf(np.full(1000, index + 1.0))
+        out = x
+        for _ in range(3):
+            out = firelu.run_operator("TestMeet", functional.leaky_relu(out))
+        out.backward()
+        results[index] = out.numpy()[0], x.grad.numpy()[0]
+
+    threads = [threading.Thread(target=work, args=(index,)) for index in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert results == {0: (8.0, 8.0), 1: (16.0, 8.0)}
+
+
 def test_other_threads_run_during_a_backward_pass():
     x = leaf(np.ones(1 << 21))
     out = x

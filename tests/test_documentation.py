@@ -13,6 +13,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+PROCESSES = re.compile(r"^<!-- processes: (\d+) -->$", re.MULTILINE)
 FENCE = re.compile(r"^(?:<!-- needs: (\w+) -->\n)?```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\((?!https?:|#|mailto:)([^)#\s]+)")
 
@@ -35,7 +36,9 @@ def has(module: str) -> bool:
 
 
 def run_blocks(page: Path, found: list[tuple[int, str]], directory: Path) -> None:
-    """Run the blocks of a page in turn, in a process of their own: a block may use what stands above it."""
+    """Run the blocks of a page in turn, in a process of their own: a block may use what stands above it. A page may
+    say that it takes several processes.
+    """
     lines: list[str] = []
     for start, text in found:
         lines += [""] * (start - len(lines)) + text.splitlines()  # a traceback then has the page's own lines
@@ -46,7 +49,11 @@ def run_blocks(page: Path, found: list[tuple[int, str]], directory: Path) -> Non
         pytest.skip("torch is not installed, and the page's blocks need it")
     script = directory / page.name.replace(".md", "_md.py")
     script.write_text(source, encoding="utf-8")
-    done = subprocess.run([sys.executable, script], cwd=directory, capture_output=True, text=True, check=False)
+    processes = PROCESSES.search(page.read_text(encoding="utf-8"))
+    starter = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", processes[1]] if processes else []
+    done = subprocess.run(
+        [sys.executable, *starter, script], cwd=directory, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, f"{page.name}:\n{done.stdout}{done.stderr}"
 
 

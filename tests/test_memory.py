@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import gc
+import subprocess
+import sys
+from pathlib import Path
 
 import firelu
 import numpy as np
@@ -63,3 +66,55 @@ def test_repeated_calls_do_not_grow():
     stats = firelu.memory_stats()
     assert stats["cached"] <= 3 * X.nbytes
     assert stats["in_use"] == 0
+
+
+CHAIN = """
+import sys
+import numpy as np
+import firelu
+from firelu.nn import functional
+
+def memory(kind):
+    lines = open("/proc/self/status").read().splitlines()
+    return next(int(line.split()[1]) << 10 for line in lines if line.startswith(kind))
+
+BLOCK = 64 << 20
+firelu.set_cache_limit(0)  # What is freed goes back to the system, so that its figures are the tape's.
+kernel = np.full((4, 4), 1 / 16, np.float32)
+call = {
+    "leaky_relu": functional.leaky_relu,
+    "upfirdn2d": lambda x: functional.upfirdn2d(x, kernel, pad=(2, 1)),
+}[sys.argv[1]]
+call(firelu.Tensor(np.ones((1, 1024, 1024), np.float32), requires_grad=True)).backward()  # Threads have started.
+x = firelu.Tensor(np.ones((16, 1024, 1024), np.float32), requires_grad=True)
+start = memory("VmRSS")
+out = x
+for _ in range(100):
+    out = call(out)
+kept = memory("VmRSS") - start
+out.backward()
+print(kept / BLOCK, (memory("VmHWM") - start) / BLOCK, (memory("VmRSS") - start) / BLOCK)
+"""
+
+
+def free_memory():
+    lines = Path("/proc/meminfo").read_text().splitlines()
+    return next(int(line.split()[1]) << 10 for line in lines if line.startswith("MemAvailable"))
+
+
+# Blocks of 64 MiB beside x. Kept: every output, whose sign the gradient reads, or the result alone where it reads only a
+# shape. On the way back the ones it starts from and the first gradient come on top, or the gradient before and the new
+# one. What stays is the result and x's gradient.
+@pytest.mark.parametrize(
+    ("operator", "kept", "peak"),
+    [pytest.param("leaky_relu", 100, 102, marks=pytest.mark.full), ("upfirdn2d", 1, 3)],
+)
+@pytest.mark.skipif(not Path("/proc/meminfo").exists(), reason="memory is read from /proc, which this system lacks")
+def test_a_chain_of_a_hundred_operators_on_64_mib_keeps_what_its_tape_needs(operator, kept, peak):
+    if free_memory() < (peak + 8) * (64 << 20):
+        pytest.skip(f"{peak} blocks of 64 MiB do not fit into the free memory")
+    done = subprocess.run([sys.executable, "-c", CHAIN, operator], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    measured = [float(blocks) for blocks in done.stdout.split()]
+    # A quarter of a block is more than stacks and tables take.
+    assert measured == pytest.approx([kept, peak, 2], abs=0.25)

@@ -41,6 +41,7 @@ def process_group(tmp_path):
     dist.destroy_process_group()
 
 
+@pytest.mark.skipif(torch.__version__.startswith("2.6."), reason="torch 2.6's FSDP2 takes no CPU")
 def test_fsdp2_trains_as_without(process_group):
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.fsdp import fully_shard

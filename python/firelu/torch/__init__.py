@@ -18,6 +18,9 @@ from .bridge import register
 from .functional import fused_leaky_relu, leaky_relu, upfirdn2d, upfirdn2d_native
 from .functions import FusedLeakyReLUFunction, FusedLeakyReLUFunctionBackward, UpFirDn2d, UpFirDn2dBackward
 from .modules import FusedLeakyReLU, UpFirDnDownsample, UpFirDnSmooth, UpFirDnUpsample
+from .sharding import register_with_dtensor as _register_with_dtensor
+
+_register_with_dtensor()
 
 __all__ = [
     "FusedLeakyReLU",

@@ -96,7 +96,7 @@ def _planes(bridged: Bridged, size: int, dims: Dims, arguments: list[Any]) -> Ba
         return None
     moved = list(arguments)
     moved[0] = _in_front(arguments[0], dims[0], size)
-    if bridged.schema.name == "UpFirDn2dGradient":
+    if bridged.schema.name == "UpFirDn2dGradient" and len(arguments[2]) > 2:
         moved[2] = [size, *arguments[2]]
     return bridged.overload(*moved), 0
 
@@ -115,7 +115,7 @@ def _channels(bridged: Bridged, size: int, dims: Dims, arguments: list[Any]) -> 
         if value is None:
             continue
         if spec.shape_only:
-            moved[place] = [size * value[0]]
+            moved[place] = [size * length for length in value]
             continue
         # A bias has one dimension, that of the channels.
         at = 0 if spec.name == "B" else axis

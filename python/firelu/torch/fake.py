@@ -142,7 +142,8 @@ def _fused_gradient(kinds: list[Kind | None], constants: tuple[Any, ...]) -> lis
     if not -len(shape) <= axis < len(shape):
         return [y, None]
     for given in (bias, like):
-        if given is not None:
+        # What lends only its type may come without a length.
+        if given is not None and (given is bias or given[0]):
             _same_shape(given[0], (shape[axis],))
     return [y, ((shape[axis],), (like or bias or y)[1])]
 
@@ -169,8 +170,10 @@ def _upfirdn2d(kinds: list[Kind | None], constants: tuple[Any, ...]) -> list[Kin
 
 def _upfirdn2d_gradient(kinds: list[Kind | None], constants: tuple[Any, ...]) -> list[Kind | None]:
     dy, k, x = (_present(kinds, place) for place in range(3))
-    _same_shape(dy[0], _upfirdn2d_output(x[0], k[0], constants))
-    return [(x[0], dy[1])]
+    # The last two lengths alone stand for an X with the other dimensions of dY.
+    shape = (*dy[0][:-2], *x[0]) if len(x[0]) == 2 else x[0]
+    _same_shape(dy[0], _upfirdn2d_output(shape, k[0], constants))
+    return [(shape, dy[1])]
 
 
 def _upfirdn2d_kernel_gradient(kinds: list[Kind | None], constants: tuple[Any, ...]) -> list[Kind | None]:

@@ -19,6 +19,10 @@ if TYPE_CHECKING:
 #: What stands for an input of which only this much is kept.
 Shape = tuple[Sequence[Any], torch.dtype]
 
+#: How many of the last lengths of a lent shape an operator reads, where not all: a call with these alone holds for
+#: every part of a batch and of the channels, whatever their number.
+_LENGTHS_READ = {("UpFirDn2dGradient", "X"): 2, ("FusedLeakyReluGradient", "Like"): 0}
+
 
 @dataclass(frozen=True)
 class Request:
@@ -38,6 +42,8 @@ class Source:
 
     kind: str  # "constant", "value", "values", "shape" or "dtype"
     content: Any
+    #: How many of a shape's last lengths; None for all.
+    lengths: int | None = None
 
     def get(self, values: dict[str, Any], shapes: dict[str, Shape]) -> Any:
         """Give the parameter."""
@@ -48,9 +54,12 @@ class Source:
         if self.kind == "values":
             return [values[name] for name in self.content]
         if self.content in shapes:
-            return shapes[self.content][self.kind == "dtype"]
-        tensor = values[self.content]
-        return tensor.shape if self.kind == "shape" else tensor.dtype
+            shape, dtype = shapes[self.content]
+        else:
+            shape, dtype = values[self.content].shape, values[self.content].dtype
+        if self.kind == "dtype":
+            return dtype
+        return shape if self.lengths is None else shape[len(shape) - self.lengths :]
 
 
 @dataclass(frozen=True)
@@ -171,7 +180,8 @@ def _sources(target: Bridged, step: _firelu.OperatorDef, live: set[str]) -> tupl
             continue
         name = step.inputs[index] if index < len(step.inputs) else ""
         kinds = ("shape", "dtype") if spec.shape_only else ("value",)
-        sources += [Source(kind, name) if name else Source("constant", None) for kind in kinds]
+        lengths = _LENGTHS_READ.get((step.operator, spec.name))
+        sources += [Source(kind, name, lengths) if name else Source("constant", None) for kind in kinds]
     arguments = signature.parameters[signature.first_argument :][: len(signature.argument_names)]
     sources += [Source("constant", step.args.get(argument.name, argument.value)) for argument in arguments]
     if signature.wanted_place is not None:

@@ -25,6 +25,9 @@ const ALPHA: usize = 0;
 const SCALE: usize = 1;
 const AXIS: usize = 2;
 
+/// The place of the gradient's input that lends only its type.
+const LIKE: usize = 3;
+
 /// The arguments of both operators.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct FusedLeakyReluArgs {
@@ -68,7 +71,9 @@ fn check_bias(signature: &Signature<'_>, place: usize, name: &str) -> Result<()>
         };
         return Err(Error::argument(signature.operator, "axis", axis, takes));
     };
-    if bias.shape[..] != [of.shape[channel]] {
+    // What lends only its type may come without a length, which a part of the channels does not have.
+    let has_length = !(bias.shape.is_empty() && place == LIKE);
+    if has_length && bias.shape[..] != [of.shape[channel]] {
         let takes = format!("({},), the length of axis {axis} of {}", of.shape[channel], of.shape);
         return Err(Error::shape(signature.operator, name, &bias.shape, takes));
     }
@@ -114,7 +119,7 @@ pub fn fused_leaky_relu_gradient() -> Operator {
                as zero; one of them must be given.";
     let bias = InputSpec::new("B", "The length of Y's axis; added to dY.");
     let like =
-        InputSpec::new("Like", "The forward bias, which lends only its type to dB; without it dB has B's, or Y's.");
+        InputSpec::new("Like", "The forward bias, or a scalar; lends only its type to dB, which else has B's, or Y's.");
     let schema = OpSchema::new("FusedLeakyReluGradient", doc)
         .input(InputSpec::new("Y", "Any shape; only its sign counts."))
         .input(InputSpec::new("dY", "The shape and type of Y.").optional())
@@ -146,10 +151,10 @@ fn infer_gradient(signature: &Signature<'_>) -> Result<OutputTypes> {
         _ => {}
     }
     check_bias(signature, 2, "B")?;
-    check_bias(signature, 3, "Like")?;
+    check_bias(signature, LIKE, "Like")?;
     let mut outputs: OutputTypes = smallvec![y.clone()];
     if let Some(axis) = existing_axis(signature.args.int(AXIS), y.shape.len()) {
-        let dtype = input(3).or(input(2)).unwrap_or(y).dtype;
+        let dtype = input(LIKE).or(input(2)).unwrap_or(y).dtype;
         outputs.push(TensorType::new([y.shape[axis]], dtype));
     }
     Ok(outputs)

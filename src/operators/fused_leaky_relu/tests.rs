@@ -55,6 +55,9 @@ fn the_bias_gradient_has_the_type_of_the_bias() {
     assert_eq!(of(None, Some(&single)), DType::Float32);
     assert_eq!(of(Some(&single), None), DType::Float32);
     assert_eq!(of(Some(&single), Some(&half)), DType::Float16);
+    let typed = TensorType::new([0; 0], DType::Float32);
+    assert_eq!(of(None, Some(&typed)), DType::Float32);
+    assert!(schema.infer(&[Some(&y), Some(&y), Some(&typed), None], &args).is_err());
 }
 
 #[test]

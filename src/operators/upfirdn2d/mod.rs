@@ -29,10 +29,25 @@ fn with_args(schema: OpSchema) -> OpSchema {
     UpFirDn2dArgs::specs().into_iter().fold(schema, OpSchema::arg)
 }
 
-/// The geometry of a signature whose inputs at these places have the shapes of X and K.
-fn geometry(signature: &Signature<'_>, x: usize, k: usize) -> Result<Geometry> {
+/// The geometry of a forward call on an X of this shape, with the kernel at this place.
+fn geometry(signature: &Signature<'_>, x: &Shape, k: usize) -> Result<Geometry> {
     let args = UpFirDn2dArgs::from_args(signature.args);
-    Geometry::new(signature.operator, &args, &signature.input(x).shape, &signature.input(k).shape)
+    Geometry::new(signature.operator, &args, x, &signature.input(k).shape)
+}
+
+/// The shape of the X that `UpFirDn2dGradient` is given: its last two lengths alone stand for an X with
+/// the other dimensions of dY, so that one list of arguments holds for every part of a batch.
+fn lent_shape(signature: &Signature<'_>) -> Shape {
+    let (dy, x) = (&signature.input(0).shape, &signature.input(2).shape);
+    match (dy.split_last_chunk::<2>(), &x[..]) {
+        (Some((leading, _)), lengths @ [_, _]) => leading.iter().chain(lengths).copied().collect(),
+        _ => x.clone(),
+    }
+}
+
+/// The shape of the X that the other two are given.
+fn first_shape(signature: &Signature<'_>) -> Shape {
+    signature.input(0).shape.clone()
 }
 
 /// Refuses a dY that is not of the forward output's shape.
@@ -46,15 +61,16 @@ fn check_output_gradient(signature: &Signature<'_>, dy: usize, x: &Shape, geomet
 
 /// A multiply and an add for each tap of each forward output sample, as if K were not separable: a
 /// cost is known before K's values are.
-fn with_cost(schema: OpSchema, x: usize, k: usize) -> OpSchema {
+fn with_cost(schema: OpSchema, x: fn(&Signature<'_>) -> Shape, k: usize) -> OpSchema {
     let schema = schema.cost_formula(
         "2 * ceil(taps_x / up_x) * ceil(taps_y / up_y) flops a sample of the forward output, as if K were not \
          separable; inputs with values are read once and the output written once",
     );
     let plain = schema.clone();
     schema.cost_inference_function(move |signature, outputs| {
-        let (geometry, x) = (geometry(signature, x, k)?, &signature.input(x).shape);
-        let samples: u64 = geometry.output_shape(x).iter().map(|&n| n as u64).product();
+        let x = x(signature);
+        let geometry = geometry(signature, &x, k)?;
+        let samples: u64 = geometry.output_shape(&x).iter().map(|&n| n as u64).product();
         let taps = (geometry.x.most_taps() as u64).saturating_mul(geometry.y.most_taps() as u64);
         let flops = samples.saturating_mul(taps).saturating_mul(2);
         Ok(OpCost { flops, ..plain.traffic(signature.inputs, outputs) })
@@ -72,10 +88,10 @@ pub fn upfirdn2d() -> Operator {
         .output("Y", "[..., out_y, out_x], of X's type.")
         .tensor_inference_function(|signature| {
             let x = signature.input(0);
-            let geometry = geometry(signature, 0, 1)?;
+            let geometry = geometry(signature, &x.shape, 1)?;
             Ok([TensorType::new(geometry.output_shape(&x.shape), x.dtype)].into_iter().collect())
         });
-    let operator = Operator::new(with_cost(with_args(schema), 0, 1), cpu::forward);
+    let operator = Operator::new(with_cost(with_args(schema), first_shape, 1), cpu::forward);
     with_cuda!(operator, cuda::forward).with_gradient(Gradient::defined(GetUpFirDn2dGradient))
 }
 
@@ -85,14 +101,14 @@ pub fn upfirdn2d_gradient() -> Operator {
     let schema = OpSchema::new("UpFirDn2dGradient", doc)
         .input(InputSpec::new("dY", "The gradient of the output, [..., out_y, out_x]."))
         .input(InputSpec::new("K", "[taps_y, taps_x], any float type.").dtype(InputDType::Any))
-        .input(InputSpec::new("X", "The forward input, [..., H, W]; lends its shape.").shape_only())
-        .output("dX", "The shape of X and the type of dY.")
+        .input(InputSpec::new("X", "The forward input, [..., H, W], or [H, W] alone; lends its shape.").shape_only())
+        .output("dX", "The forward input's shape and the type of dY.")
         .tensor_inference_function(|signature| {
-            let (dy, x) = (signature.input(0), signature.input(2));
-            check_output_gradient(signature, 0, &x.shape, &geometry(signature, 2, 1)?)?;
-            Ok([TensorType::new(x.shape.clone(), dy.dtype)].into_iter().collect())
+            let x = lent_shape(signature);
+            check_output_gradient(signature, 0, &x, &geometry(signature, &x, 1)?)?;
+            Ok([TensorType::new(x, signature.input(0).dtype)].into_iter().collect())
         });
-    let operator = Operator::new(with_cost(with_args(schema), 2, 1), cpu::gradient);
+    let operator = Operator::new(with_cost(with_args(schema), lent_shape, 1), cpu::gradient);
     with_cuda!(operator, cuda::gradient).with_gradient(Gradient::defined(gradients::of_gradient))
 }
 
@@ -111,10 +127,10 @@ pub fn upfirdn2d_kernel_gradient() -> Operator {
         .keeps_layout_of(None)
         .tensor_inference_function(|signature| {
             let (x, k) = (signature.input(0), signature.input(2));
-            check_output_gradient(signature, 1, &x.shape, &geometry(signature, 0, 2)?)?;
+            check_output_gradient(signature, 1, &x.shape, &geometry(signature, &x.shape, 2)?)?;
             Ok([k.clone()].into_iter().collect())
         });
-    let operator = Operator::new(with_cost(with_args(schema), 0, 2), cpu::kernel_gradient);
+    let operator = Operator::new(with_cost(with_args(schema), first_shape, 2), cpu::kernel_gradient);
     with_cuda!(operator, cuda::kernel_gradient).with_gradient(Gradient::defined(gradients::of_kernel_gradient))
 }
 
@@ -187,6 +203,19 @@ mod tests {
         assert_eq!(dx.read::<f32>().unwrap(), [5., 54., 40.]);
         UpFirDn2dKernelGradientOp::default().run(&[&x, &dy, &k], &mut [&mut dk]).unwrap();
         assert_eq!(dk.read::<f32>().unwrap(), [32., 21.]);
+    }
+
+    #[test]
+    fn two_lengths_stand_for_any_leading_dimensions() {
+        let (k, dy) = (blob(&[1, 2], &[4., 5.]), blob(&[2, 1, 1, 2], &[1., 10., 2., 20.]));
+        let (mut whole, mut alone) = (Blob::create(), Blob::create());
+        UpFirDn2dGradientOp::default().run(&[&dy, &k, &blob(&[2, 1, 1, 3], &[0.; 6])], &mut [&mut whole]).unwrap();
+        UpFirDn2dGradientOp::default().run(&[&dy, &k, &blob(&[1, 3], &[0.; 3])], &mut [&mut alone]).unwrap();
+        assert_eq!(alone.read::<f32>().unwrap(), [5., 54., 40., 10., 108., 80.]);
+        assert_eq!(alone.tensor().unwrap().shape(), whole.tensor().unwrap().shape());
+        let of_three = blob(&[1, 1, 3], &[0.; 3]);
+        let refused = UpFirDn2dGradientOp::default().run(&[&dy, &k, &of_three], &mut [&mut alone]).unwrap_err();
+        assert!(refused.to_string().contains("dY: got (2, 1, 1, 2), takes (1, 1, 2)"), "{refused}");
     }
 
     #[test]
