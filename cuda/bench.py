@@ -73,9 +73,10 @@ def measure(counters: Counters, name: str, dtype: str, layout: str, shapes: list
         values = numpy.random.default_rng(seed).uniform(-1, 1, shape)
         if name.startswith("UpFirDn2d") and seed == 1:
             values = numpy.outer([1, 3, 3, 1], [1, 3, 3, 1]) / 64.0
+        values = values.astype(dtype)
         if layout == "channels-last" and len(shape) == 4:
             values = numpy.ascontiguousarray(values.transpose(0, 2, 3, 1)).transpose(0, 3, 1, 2)
-        inputs.append(firelu.Tensor(values, dtype=dtype).to("cuda:0"))
+        inputs.append(firelu.from_dlpack(values).to("cuda:0"))
     counters.take()
     results = firelu.run_operator(name.split()[0], *inputs, **args)
     results = results if isinstance(results, tuple) else (results,)

@@ -227,11 +227,11 @@ def assemble(assembler: Path, architecture: str, module: Path) -> str:
     label = f"{assembler.name} {architecture} {module.name}"
     if done.returncode != 0:
         return f"{label}: {done.stderr.strip()[:400]}"
-    for stack, stores, loads in re.findall(
-        r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads", done.stderr
+    for stores, loads in re.findall(
+        r"bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads", done.stderr
     ):
-        if (stack, stores, loads) != ("0", "0", "0"):
-            return f"{label}: stack {stack}, spills {stores}/{loads} bytes"
+        if (stores, loads) != ("0", "0"):
+            return f"{label}: spills {stores} bytes, reloads {loads}"
     return ""
 
 

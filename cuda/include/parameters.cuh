@@ -185,7 +185,7 @@ struct UpFirDn2dParameters {
     i32 aligned_output;     // 1: every run of a thread's outputs can be stored as one vector
     i32 channels_fastest;   // strided: the order in which threads walk the output
     i32 planes_per_block;   // tiled
-    i32 reserved;
+    i32 row_threads_log2;   // neighbouring threads that load one row of the window
 };
 static_assert(sizeof(UpFirDn2dParameters) == 232, "mirrored by the host");
 

@@ -36,6 +36,12 @@ template <typename T> __device__ __forceinline__ Pack<T> load_pack(const T *addr
     return pack;
 }
 
+// To global memory.
 template <typename T> __device__ __forceinline__ void store_pack(T *address, const Pack<T> &pack) {
-    *reinterpret_cast<uint4 *>(address) = make_uint4(pack.words[0], pack.words[1], pack.words[2], pack.words[3]);
+    // Written out, since the compiler splits some of these stores into four.
+    asm volatile("st.global.v4.u32 [%0], {%1, %2, %3, %4};"
+                 :
+                 : "l"(__cvta_generic_to_global(address)), "r"(pack.words[0]), "r"(pack.words[1]), "r"(pack.words[2]),
+                   "r"(pack.words[3])
+                 : "memory");
 }

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy
 
-from ._firelu import Tensor, cuda_status, get_cpu_level, get_num_threads, run_operator
+from ._firelu import Tensor, cuda_status, from_dlpack, get_cpu_level, get_num_threads, run_operator
 from .errors import DeviceError
 
 __all__ = ["cuda_selftest", "devices"]
@@ -52,7 +52,8 @@ def cuda_selftest(device: str = "cuda:0") -> dict[str, Any]:
     covered: set[str] = set()
     for dtype in _DTYPES:
         for name, shapes, args in _cases():
-            for layout in _LAYOUTS:
+            # numpy's DLPack has no bfloat16, and its kernels are those of float16 but for the conversion.
+            for layout in _LAYOUTS[:1] if dtype == "bfloat16" else _LAYOUTS:
                 comparisons += 1
                 covered.add(name)
                 if complaint := _compare(device, dtype, layout, name, shapes, args):
@@ -66,7 +67,7 @@ def cuda_selftest(device: str = "cuda:0") -> dict[str, Any]:
 
 def _cases() -> Iterator[_Case]:
     """Yield operators with the shapes of their inputs; each kernel that ships is used by one of them."""
-    planes, small, odd = (2, 16, 24, 40), (3, 16, 4, 4), (2, 5, 7, 9)
+    planes, small, odd = (1, 8, 32, 32), (2, 16, 4, 4), (1, 3, 5, 7)
     for shape in (planes, small, odd):
         channels = (shape[1],)
         yield "LeakyRelu", [shape], {"alpha": 0.2}
@@ -81,7 +82,8 @@ def _cases() -> Iterator[_Case]:
         yield "ReduceSum", [shape], {"axes": [0, 2, 3], "scale": 0.5}
         yield "ReduceSum", [shape], {}
         yield "BroadcastLike", [(shape[1], 1, 1), shape], {"scale": 0.5}
-        for up, down, taps in ((1, 1, 4), (2, 1, 4), (1, 2, 4), (2, 2, 4), (1, 1, 3), (2, 1, 12), (3, 2, 5)):
+        filters = ((1, 1, 4), (2, 1, 4), (1, 2, 4), (3, 2, 5))
+        for up, down, taps in filters if shape is planes else filters[:3]:
             args = {"up_x": up, "up_y": up, "down_x": down, "down_y": down, "gain": 1.5}
             args |= {"pad_x0": taps // 2, "pad_x1": taps, "pad_y0": taps // 2 + 1, "pad_y1": taps - 1}
             height, width = ((n * up + taps // 2 + taps - taps) // down + 1 for n in shape[2:])
@@ -104,10 +106,12 @@ def _compare(
         if shape is None:
             inputs.append(None)
             continue
-        values = _values(shape, seed)
+        x = Tensor(_values(shape, seed), dtype=dtype)
         if layout == "channels-last" and len(shape) == 4:
-            values = numpy.ascontiguousarray(values.transpose(0, 2, 3, 1)).transpose(0, 3, 1, 2)
-        inputs.append(Tensor(values, dtype=dtype))
+            # The channel axis moves to the end, and the view that moves it back keeps that memory.
+            moved = numpy.ascontiguousarray(numpy.asarray(x).transpose(0, 2, 3, 1))
+            x = from_dlpack(moved.transpose(0, 3, 1, 2))
+        inputs.append(x)
     expected = run_operator(name, *inputs, **args)
     got = run_operator(name, *[x if x is None else x.to(device) for x in inputs], **args)
     for place, (want, have) in enumerate(zip(_tuple(expected), _tuple(got), strict=True)):

@@ -3,15 +3,16 @@
 #pragma once
 #include "upfirdn2d/window.cuh"
 
-template <typename T>
-__device__ __forceinline__ void filter_one(const UpFirDn2dParameters &p, i64 batch, i64 channel, i64 x, i64 y) {
+// Position: i32 where the host has found that every coordinate fits, as for tiles.
+template <typename T, typename Position>
+__device__ __forceinline__ void filter_one(const UpFirDn2dParameters &p, i64 batch, i64 channel, Position x, Position y) {
     using C = Compute<T>;
     // The first sample at or after the output's position and the tap that meets it.
-    const auto first = [](i64 output, i32 down, i64 pad, i32 up, i32 &tap) {
-        const i64 position = output * down - pad;
-        const i64 sample = position >= 0 ? (position + up - 1) / up : -(-position / up);
+    const auto first = [](Position output, i32 down, i64 pad, i32 up, i32 &tap) {
+        const Position position = output * down - Position(pad);
+        const Position sample = position >= 0 ? (position + up - 1) / up : -(-position / up);
         tap = i32(sample * up - position);
-        return sample;
+        return i64(sample);
     };
     i32 tap_x, tap_y;
     const i64 column = first(x, p.down_x, p.pad_x, p.up_x, tap_x);
@@ -47,7 +48,7 @@ __device__ __forceinline__ void filter_exactly(const UpFirDn2dParameters &p, con
         const i32 x = tile.x + (index & (width - 1)), y = tile.y + line - (z << p.tile_height_log2);
         if (x < p.output_width && y < p.output_height && plane + z < p.planes) {
             const u32 batch = u32(plane + z) / u32(p.channels);
-            filter_one<T>(p, batch, u32(plane + z) - batch * u32(p.channels), x, y);
+            filter_one<T, i32>(p, batch, u32(plane + z) - batch * u32(p.channels), x, y);
         }
     }
 }
@@ -70,5 +71,5 @@ template <typename T, typename Index> __device__ __forceinline__ void strided(co
         channel = planes - batches * channels;
         planes = batches;
     }
-    filter_one<T>(p, planes, channel, x, y);
+    filter_one<T, i64>(p, planes, channel, x, y);
 }

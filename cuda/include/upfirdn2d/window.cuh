@@ -33,8 +33,9 @@ __device__ __forceinline__ i64 plane_offset(i32 plane, i64 channels, const i64 (
     return i64(batch) * strides[0] + i64(u32(plane) - batch * u32(channels)) * strides[1];
 }
 
-// Consecutive threads read consecutive columns. Four loads are under way before the first is stored. ADJACENT: columns
-// lie side by side in memory. `origins` is shared memory for the offsets of the planes, THREADS of them.
+// Neighbouring threads read neighbouring columns of one row, beginning at a whole sector of memory; four loads are under
+// way before the first is stored. ADJACENT: columns lie side by side in memory. `origins` is shared memory for the
+// offsets of the planes, THREADS of them.
 template <typename T, bool ADJACENT, typename C>
 __device__ __forceinline__ void load_window(const UpFirDn2dParameters &p, i64 *origins, C *window, const Tile &tile,
                                             i32 depth, i32 start_x, i32 start_y) {
@@ -42,28 +43,28 @@ __device__ __forceinline__ void load_window(const UpFirDn2dParameters &p, i64 *o
     const i32 planes = i32(p.planes) - tile.plane < depth ? i32(p.planes) - tile.plane : depth;
     if (thread < planes) origins[thread] = plane_offset(tile.plane + thread, p.channels, p.input_strides);
     __syncthreads();
-    const i32 count = p.window_width * p.window_height * planes;
+    const i32 lines = p.window_height * planes, row_threads = 1 << p.row_threads_log2;
     const i32 stride_y = i32(p.input_strides[2]), stride_x = ADJACENT ? 1 : i32(p.input_strides[3]);
-    for (i32 first = thread; first < count; first += 4 * THREADS) {
-        C values[4];
-        i32 places[4];
+    // Columns before the window that share its first sector: the loads begin there, and skip them.
+    const i32 ahead = ADJACENT ? start_x & i32(32 / sizeof(T) - 1) : 0;
+    for (i32 line = thread >> p.row_threads_log2; line < lines; line += THREADS >> p.row_threads_log2) {
+        const i32 z = divide(line, p.height_magic), row = line - z * p.window_height, y = start_y + row;
+        C *target = window + z * p.plane_pitch + row * p.pitch;
+        const T *source = pointer<const T>(p.input) + origins[z];
+        const bool inside = u32(y) < u32(p.input_height);
+        for (i32 first = (thread & (row_threads - 1)) - ahead; first < p.window_width; first += 4 * row_threads) {
+            C values[4];
 #pragma unroll
-        for (int k = 0; k < 4; k++) {
-            const i32 index = first + k * THREADS;
-            values[k] = C(0);
-            if (index < count) {
-                const i32 line = divide(index, p.width_magic), column = index - line * p.window_width;
-                const i32 z = divide(line, p.height_magic), row = line - z * p.window_height;
-                places[k] = z * p.plane_pitch + row * p.pitch + column;
-                const i32 x = start_x + column, y = start_y + row;
-                if (u32(x) < u32(p.input_width) && u32(y) < u32(p.input_height)) {
-                    values[k] = widen((pointer<const T>(p.input) + origins[z])[y * stride_y + x * stride_x]);
-                }
+            for (int k = 0; k < 4; k++) {
+                const i32 column = first + k * row_threads, x = start_x + column;
+                const bool known = inside && column >= 0 && column < p.window_width && u32(x) < u32(p.input_width);
+                values[k] = known ? widen(source[y * stride_y + x * stride_x]) : C(0);
             }
-        }
 #pragma unroll
-        for (int k = 0; k < 4; k++) {
-            if (first + k * THREADS < count) window[places[k]] = values[k];
+            for (int k = 0; k < 4; k++) {
+                const i32 column = first + k * row_threads;
+                if (column >= 0 && column < p.window_width) target[column] = values[k];
+            }
         }
     }
 }

@@ -343,8 +343,8 @@ parameters!(
         channels_fastest: i32,
         /// Tiled: planes of a block.
         planes_per_block: i32,
-        /// Fills the struct to whole words.
-        reserved: i32,
+        /// Neighbouring threads that load one row of the window.
+        row_threads_log2: i32,
     }
 );
 parameters!(

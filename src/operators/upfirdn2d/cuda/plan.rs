@@ -92,6 +92,8 @@ fn with_window(
     (p.window_width, p.window_height) = (width as i32, height as i32);
     (p.pitch, p.plane_pitch) = (pitch as i32, plane_pitch as i32);
     (p.width_magic, p.height_magic) = (magic(width), magic(height));
+    // With fewer columns than a warp has threads, the threads share several rows.
+    p.row_threads_log2 = log2((width as u64).next_power_of_two().min(32) as i64);
     p
 }
 
