@@ -28,7 +28,7 @@ const BFLOAT: u8 = 4;
 const READ_ONLY: u64 = 1;
 const IS_COPIED: u64 = 2;
 /// The newest version of the protocol that is spoken here; another major version is another layout.
-const VERSION: (u32, u32) = (1, 0);
+pub const VERSION: (u32, u32) = (1, 0);
 
 /// The most dimensions that numpy knows: a larger number is rubbish, and its shape would not be there to read.
 const MOST_DIMENSIONS: usize = 64;
@@ -40,7 +40,7 @@ const VERSIONED_USED: &CStr = c"used_dltensor_versioned";
 
 /// The layouts below are those of `dlpack.h`.
 #[repr(C)]
-struct DLTensor {
+pub struct DLTensor {
     data: *mut c_void,
     device_type: i32,
     device_id: i32,
@@ -51,6 +51,13 @@ struct DLTensor {
     shape: *mut i64,
     strides: *mut i64,
     byte_offset: u64,
+}
+
+impl DLTensor {
+    /// Whether it is in the CPU's memory and has some.
+    pub fn is_cpu_memory(&self) -> bool {
+        self.device_type == CPU && !self.data.is_null()
+    }
 }
 
 #[repr(C)]
@@ -340,7 +347,7 @@ fn take(capsule: &Bound<'_, PyCapsule>) -> PyResult<(Owner, bool)> {
 }
 
 /// What a foreign description says, checked as far as it can be.
-fn read(described: &DLTensor) -> Result<(TensorType, Strides, *mut u8, Device), Error> {
+pub fn read(described: &DLTensor) -> Result<(TensorType, Strides, *mut u8, Device), Error> {
     let dtype = match (described.code, described.bits, described.lanes) {
         (FLOAT, 16, 1) => DType::Float16,
         (FLOAT, 32, 1) => DType::Float32,

@@ -7,6 +7,7 @@ mod custom;
 mod definitions;
 mod device;
 mod errors;
+mod exchange;
 mod foreign;
 mod interop;
 mod run;

@@ -13,51 +13,53 @@ use super::{arrays, autograd, device, settings};
 use crate::core::args::{ArgKind, ArgSpec, ArgValue, Args};
 use crate::core::device::Device;
 use crate::core::operator::Operator;
+use crate::core::schema::OpSchema;
 use crate::core::shape::Strides;
 use crate::core::tensor::{Parts, TensorType};
 use crate::{devices, registry};
 
-/// An operator, looked up once and called many times.
-#[pyclass(frozen, module = "firelu._firelu", name = "BoundOperator")]
-pub struct BoundOperator {
-    operator: Arc<Operator>,
-    /// The arguments of the last call, as given and as checked: most calls repeat them.
-    recent: Mutex<Option<(Py<PyTuple>, Arc<Args>)>>,
-}
+/// The arguments of an operator's last call, as given and as checked: most calls repeat them. They are known
+/// again by the identity of each object, all of which are of types that never change.
+#[derive(Default)]
+pub struct RecentArgs(Mutex<Option<(GivenArgs, Arc<Args>)>>);
 
-impl BoundOperator {
-    /// The checked arguments. Those of the last call are known again by the identity of each object,
-    /// all of which are of types that never change.
-    fn args(&self, given: &Bound<'_, PyTuple>) -> PyResult<Arc<Args>> {
-        if let Ok(recent) = self.recent.try_lock()
+type GivenArgs = SmallVec<[Py<PyAny>; 10]>;
+
+impl RecentArgs {
+    /// The checked arguments, given in the schema's order.
+    pub fn check(&self, schema: &OpSchema, given: &[Bound<'_, PyAny>]) -> PyResult<Arc<Args>> {
+        if let Ok(recent) = self.0.try_lock()
             && let Some((known, args)) = &*recent
-            && same_objects(known.bind(given.py()), given)
+            && known.len() == given.len()
+            && known.iter().zip(given).all(|(known, given)| known.is(given))
         {
             return Ok(args.clone());
         }
-        let schema = &self.operator.schema;
         let mut values: SmallVec<[ArgValue; 10]> = SmallVec::new();
         for (index, value) in given.iter().enumerate() {
             values.push(match schema.args.get(index) {
-                Some(spec) => arg_value(&schema.name, &spec.name, Some(spec), &value)?,
-                None => arg_value(&schema.name, "arguments", None, &value)?,
+                Some(spec) => arg_value(&schema.name, &spec.name, Some(spec), value)?,
+                None => arg_value(&schema.name, "arguments", None, value)?,
             });
         }
         let args = Arc::new(Args::from_positional(&schema.name, &schema.args, values).map_err(raise)?);
-        let constant = given.iter_borrowed().all(|value| {
+        let constant = given.iter().all(|value| {
             value.is_exact_instance_of::<PyInt>()
                 || value.is_exact_instance_of::<PyFloat>()
                 || value.is_exact_instance_of::<PyBool>()
         });
-        if constant && let Ok(mut recent) = self.recent.try_lock() {
-            *recent = Some((given.clone().unbind(), args.clone()));
+        if constant && let Ok(mut recent) = self.0.try_lock() {
+            *recent = Some((given.iter().map(|value| value.clone().unbind()).collect(), args.clone()));
         }
         Ok(args)
     }
 }
 
-fn same_objects(known: &Bound<'_, PyTuple>, given: &Bound<'_, PyTuple>) -> bool {
-    known.len() == given.len() && known.iter_borrowed().zip(given.iter_borrowed()).all(|(a, b)| a.is(b))
+/// An operator, looked up once and called many times.
+#[pyclass(frozen, module = "firelu._firelu", name = "BoundOperator")]
+pub struct BoundOperator {
+    operator: Arc<Operator>,
+    recent: RecentArgs,
 }
 
 #[pymethods]
@@ -66,7 +68,7 @@ impl BoundOperator {
     #[new]
     fn new(name: &str) -> PyResult<Self> {
         let operator = registry::find(name).map_err(raise)?;
-        Ok(BoundOperator { operator, recent: Mutex::default() })
+        Ok(BoundOperator { operator, recent: RecentArgs::default() })
     }
 
     /// Run on `inputs` (`None` where omitted), with arguments in the schema's order.
@@ -77,7 +79,8 @@ impl BoundOperator {
         args: &Bound<'py, PyTuple>,
         out: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        run(&self.operator, inputs, &*self.args(args)?, out)
+        let given: SmallVec<[Bound<'py, PyAny>; 10]> = args.iter().collect();
+        run(&self.operator, inputs, &*self.recent.check(&self.operator.schema, &given)?, out)
     }
 }
 

@@ -13,9 +13,11 @@ use pyo3::{IntoPyObjectExt, intern};
 use smallvec::SmallVec;
 
 use super::errors::{self, raise};
+use super::exchange::Exchange;
 use super::foreign::{self, Setting};
-use super::{interop, run};
-use crate::core::args::{ArgValue, Args};
+use super::interop;
+use super::run::RecentArgs;
+use crate::core::args::Args;
 use crate::core::device::{Device, Stream};
 use crate::core::dtype::DType;
 use crate::core::operator::Operator;
@@ -29,6 +31,9 @@ use crate::registry;
 /// What is used of torch, looked up once.
 struct Torch {
     tensor: Py<PyType>,
+    parameter: Py<PyType>,
+    /// How tensors are described; older versions have no such functions.
+    exchange: Option<Exchange>,
     dtypes: [(DType, Py<PyAny>); 4],
     empty_like: Py<PyAny>,
     empty_strided: Py<PyAny>,
@@ -46,8 +51,11 @@ impl Torch {
             let get = |name: &str| torch.getattr(name).map(Bound::unbind);
             let dtype = |dtype: DType| get(dtype.name()).map(|object| (dtype, object));
             let [a, b, c, d] = DType::ALL;
+            let tensor = torch.getattr("Tensor")?.cast_into::<PyType>()?;
             Ok(Torch {
-                tensor: torch.getattr("Tensor")?.cast_into::<PyType>()?.unbind(),
+                exchange: Exchange::of(&tensor),
+                tensor: tensor.unbind(),
+                parameter: torch.getattr("nn")?.getattr("Parameter")?.cast_into::<PyType>()?.unbind(),
                 dtypes: [dtype(a)?, dtype(b)?, dtype(c)?, dtype(d)?],
                 empty_like: get("empty_like")?,
                 empty_strided: get("empty_strided")?,
@@ -71,12 +79,15 @@ impl Torch {
 
 /// An operator as a kernel of torch's dispatcher.
 #[pyclass(frozen, module = "firelu._firelu", name = "TorchOperator")]
-pub struct TorchOperator(Arc<Operator>);
+pub struct TorchOperator {
+    operator: Arc<Operator>,
+    recent: RecentArgs,
+}
 
 /// A call as the schema sees it.
 struct Bindings<'py> {
     inputs: SmallVec<[Option<Parts>; 4]>,
-    args: Args,
+    args: Arc<Args>,
     wanted: SmallVec<[bool; 2]>,
     /// The first tensor and its place among the inputs.
     first: Option<(usize, Bound<'py, PyAny>)>,
@@ -106,6 +117,13 @@ impl<'py> Bindings<'py> {
         let parts = self.inputs[*place].as_ref()?;
         (parts.kind == *kind && parts.strides == *strides).then_some(tensor)
     }
+
+    /// The first tensor, if what is planned is of its dtype and in row-major order.
+    fn dense_model(&self, kind: &TensorType, strides: &Strides) -> Option<&Bound<'py, PyAny>> {
+        let (place, tensor) = self.first.as_ref()?;
+        let alike = self.inputs[*place].as_ref()?.dtype() == kind.dtype;
+        (alike && *strides == kind.shape.row_major_strides(kind.dtype)).then_some(tensor)
+    }
 }
 
 /// What an output is: a type and strides, or nothing where it is unwanted.
@@ -116,7 +134,8 @@ impl TorchOperator {
     /// Look an operator up by name.
     #[new]
     fn new(name: &str) -> PyResult<Self> {
-        registry::find(name).map(TorchOperator).map_err(raise)
+        let operator = registry::find(name).map_err(raise)?;
+        Ok(TorchOperator { operator, recent: RecentArgs::default() })
     }
 
     /// Run on torch tensors of the CPU or of a CUDA device, on torch's current stream.
@@ -126,8 +145,8 @@ impl TorchOperator {
         let torch = Torch::get(py)?;
         let bound = self.bind(torch, arguments, true)?;
         let parts = bound.parts();
-        let (device, kinds) = self.0.schema.check(&parts, &[], &bound.args).map_err(raise)?;
-        self.0.kernel(device).map_err(raise)?;
+        let (device, kinds) = self.operator.schema.check(&parts, &[], &bound.args).map_err(raise)?;
+        self.operator.kernel(device).map_err(raise)?;
         let setting = setting(py, torch, device, &bound)?;
 
         let mut results: SmallVec<[Bound<'py, PyAny>; 2]> = SmallVec::new();
@@ -142,7 +161,7 @@ impl TorchOperator {
         let outputs: SmallVec<[Option<&Parts>; 2]> = targets.iter().map(Option::as_ref).collect();
         // SAFETY: `arguments` holds the input tensors and `results` the new ones to the end of this call;
         // torch keeps memory of a CUDA device for the current stream, on which the kernel is queued.
-        unsafe { foreign::compute(py, &self.0, device, &parts, &outputs, &bound.args, setting)? };
+        unsafe { foreign::compute(py, &self.operator, device, &parts, &outputs, &bound.args, setting)? };
         match results.len() {
             1 => Ok(results.pop().expect("one result")),
             _ => Ok(PyTuple::new(py, results)?.into_any()),
@@ -155,7 +174,7 @@ impl TorchOperator {
         let py = arguments.py();
         let torch = Torch::get(py)?;
         let bound = self.bind(torch, arguments, false)?;
-        let (_, kinds) = self.0.schema.check(&bound.parts(), &[], &bound.args).map_err(raise)?;
+        let (_, kinds) = self.operator.schema.check(&bound.parts(), &[], &bound.args).map_err(raise)?;
         let described = self.plan(&bound, &kinds).into_iter().map(|planned| {
             let (kind, strides) = planned.unwrap_or_else(|| nothing(bound.dtype()));
             let steps = strides.iter().map(|stride| stride / kind.dtype.size() as isize);
@@ -169,12 +188,12 @@ impl TorchOperator {
 
 impl TorchOperator {
     fn refuse(&self, py: Python<'_>, class: &str, argument: &str, got: &str, takes: &str) -> PyErr {
-        errors::new(py, class, format!("{}: {argument}: got {got}, takes {takes}", self.0.schema.name))
+        errors::new(py, class, format!("{}: {argument}: got {got}, takes {takes}", self.operator.schema.name))
     }
 
     /// Reads a positional call; `memory` tells whether addresses are asked for.
     fn bind<'py>(&self, torch: &Torch, arguments: &Bound<'py, PyTuple>, memory: bool) -> PyResult<Bindings<'py>> {
-        let schema = &self.0.schema;
+        let schema = &self.operator.schema;
         let mut items = arguments.iter();
         let mut first = None;
         let mut inputs: SmallVec<[Option<Parts>; 4]> = SmallVec::new();
@@ -209,12 +228,8 @@ impl TorchOperator {
                 parts.device = device.unwrap_or_default();
             }
         }
-        let mut values: SmallVec<[ArgValue; 10]> = SmallVec::new();
-        for spec in &schema.args {
-            let Some(value) = items.next() else { break };
-            values.push(run::arg_value(&schema.name, &spec.name, Some(spec), &value)?);
-        }
-        let args = Args::from_positional(&schema.name, &schema.args, values).map_err(raise)?;
+        let given: SmallVec<[Bound<'py, PyAny>; 10]> = items.by_ref().take(schema.args.len()).collect();
+        let args = self.recent.check(schema, &given)?;
         let mut wanted = SmallVec::from_elem(true, schema.outputs.len());
         if let Some(list) = items.next() {
             for (place, item) in wanted.iter_mut().zip(list.try_iter()?) {
@@ -235,7 +250,7 @@ impl TorchOperator {
 
     fn dtype(&self, torch: &Torch, name: &str, object: &Bound<'_, PyAny>) -> PyResult<DType> {
         torch.dtype(object).ok_or_else(|| {
-            let names: Vec<&str> = self.0.schema.dtypes.iter().map(|dtype| dtype.name()).collect();
+            let names: Vec<&str> = self.operator.schema.dtypes.iter().map(|dtype| dtype.name()).collect();
             let got = object.to_string();
             self.refuse(object.py(), "DTypeError", name, got.trim_start_matches("torch."), &names.join(", "))
         })
@@ -243,6 +258,14 @@ impl TorchOperator {
 
     fn tensor(&self, torch: &Torch, name: &str, tensor: &Bound<'_, PyAny>, memory: bool) -> PyResult<Parts> {
         let py = tensor.py();
+        let class = tensor.get_type();
+        if let (true, Some(exchange)) = (memory, &torch.exchange)
+            && (class.is(&torch.tensor) || class.is(&torch.parameter))
+            // SAFETY: the class is the one that the functions belong to, or a parameter, which is one of it.
+            && let Some(parts) = unsafe { exchange.cpu_parts(tensor) }
+        {
+            return Ok(parts);
+        }
         if !tensor.is_instance(torch.tensor.bind(py))? {
             let got = tensor.get_type().name()?.to_string();
             return Err(self.refuse(py, "DTypeError", name, &got, "a torch.Tensor"));
@@ -295,7 +318,7 @@ impl TorchOperator {
     /// One entry for each declared output.
     fn plan(&self, bound: &Bindings<'_>, kinds: &OutputTypes) -> SmallVec<[Planned; 2]> {
         let parts = bound.parts();
-        let schema = &self.0.schema;
+        let schema = &self.operator.schema;
         let planned = |place: usize| {
             let kind = kinds.get(place).filter(|_| bound.wanted[place])?;
             Some((kind.clone(), schema.output_strides(&parts, kind)))
@@ -338,9 +361,12 @@ fn allocate<'py>(
         let parts = (*tensor.view()).clone();
         return Ok((torch.from_dlpack.bind(py).call1((interop::hand_over(py, tensor, 0, false)?,))?, Some(parts)));
     }
-    let result = match bound.model(&kind, &strides) {
-        Some(tensor) => torch.empty_like.bind(py).call1((tensor,))?,
-        None => {
+    let result = match (bound.model(&kind, &strides), bound.dense_model(&kind, &strides)) {
+        (Some(tensor), _) => torch.empty_like.bind(py).call1((tensor,))?,
+        (None, Some(tensor)) => {
+            tensor.call_method1(intern!(py, "new_empty"), (PyTuple::new(py, kind.shape.iter())?,))?
+        }
+        (None, None) => {
             let size = kind.dtype.size() as isize;
             let shape = PyTuple::new(py, kind.shape.iter())?;
             let steps = PyTuple::new(py, strides.iter().map(|stride| stride / size))?;

@@ -53,10 +53,13 @@ def recorder(bridged: Bridged) -> Callable[[Any, bool, tuple[Any, ...]], Any]:
     signature, compute = bridged.signature, bridged.kernel
     first, shape_only = signature.first_argument, [spec.shape_only for spec in signature.inputs]
     recipes: dict[Any, Recipe] = {}
+    has_lists = signature.wanted_place is not None or any("[]" in p.type for p in signature.parameters[first:])
 
     def recipe_of(arguments: tuple[Any, ...], needed: tuple[bool, ...]) -> Recipe:
-        constants = tuple([tuple(c) if type(c) is list else c for c in arguments[first:]])
-        key = (constants, needed, tuple([value is None for value in arguments[:first]]))
+        constants = arguments[first:]
+        if has_lists:
+            constants = tuple([tuple(c) if type(c) is list else c for c in constants])
+        key = (constants, needed, *[value is None for value in arguments[:first]])
         found = recipes.get(key)
         if found is None:
             complete = signature.complete(arguments)

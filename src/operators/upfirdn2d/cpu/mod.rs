@@ -15,6 +15,7 @@ mod phases;
 mod plan;
 mod products;
 mod registers;
+mod rows;
 mod runs;
 mod scratch;
 mod short;

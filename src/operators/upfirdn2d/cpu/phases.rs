@@ -2,9 +2,10 @@
 #![allow(clippy::needless_range_loop)] // Closures would be compiled without the level's instructions.
 
 use super::registers::{Access, Register};
+use super::rows::Rows;
 #[cfg(doc)]
 use super::sums;
-use super::sums::{Few, Many, Rows, Sum};
+use super::sums::{Few, Many, Sum};
 use crate::core::dtype::Element;
 
 /// Writes `P` sums, one for each phase, so that the target holds the first value of each phase, then

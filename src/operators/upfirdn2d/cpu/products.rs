@@ -5,8 +5,9 @@
 use std::ops::Range;
 
 use super::registers::{Access, Register};
+use super::rows::{Rows, Stores};
 use super::strip::Strip;
-use super::sums::{Rows, Stores, Sums};
+use super::sums::Sums;
 use crate::core::dtype::{Compute, Element};
 
 impl Strip {

@@ -4,7 +4,7 @@ use smallvec::SmallVec;
 use std::ops::Range;
 
 use super::factor::Taps;
-use super::sums::Rows;
+use super::rows::Rows;
 use super::tile::Tile;
 use crate::core::dtype::Compute;
 use crate::operators::upfirdn2d::params::{Axis, Support};

@@ -6,8 +6,9 @@
 use std::ops::Range;
 
 use super::registers::Access;
+use super::rows::{Ahead, LINE, Rows};
 use super::strip::Strip;
-use super::sums::{Ahead, Few, LINE, Many, Rows};
+use super::sums::{Few, Many};
 use super::windows::{Direct, Separable, Windows};
 use crate::core::dtype::Element;
 use crate::operators::upfirdn2d::params::Axis;

@@ -10,7 +10,8 @@ use smallvec::SmallVec;
 use std::ops::Range;
 
 use super::registers::{Access, Register};
-use super::sums::{Rows, Stores, Sums};
+use super::rows::{Rows, Stores};
+use super::sums::Sums;
 use crate::core::dtype::{Compute, Element};
 use crate::operators::upfirdn2d::params::Axis;
 

@@ -7,11 +7,9 @@
 #![allow(clippy::needless_range_loop)]
 
 use super::registers::{Access, Register};
+use super::rows::{Ahead, LINE, Rows, Stores};
 use super::short::Short;
 use crate::core::dtype::Element;
-
-/// The bytes of a cache line.
-pub(super) const LINE: usize = 64;
 
 /// Values of the sum at `q` and after.
 pub(super) trait Sum<R: Register> {
@@ -214,70 +212,6 @@ macro_rules! with_sum {
         let mut $sum = Few::<S, R, $n>::new($sources, $taps);
         $body
     }};
-}
-
-/// Where values go and how.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Stores {
-    /// Into the caches; sources are read at the summed places alone.
-    Cached,
-    /// As `Cached`, and rows that will be read soon are asked for meanwhile.
-    CachedAhead(Ahead),
-    /// Whole lines past the caches. Sources must be readable one register past the end.
-    Streamed,
-}
-
-/// Rows that will be read soon.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub struct Ahead {
-    /// Bytes from the last source to the first of them.
-    pub first: isize,
-    /// Bytes from each to the next.
-    pub step: isize,
-    /// How many.
-    pub rows: usize,
-}
-
-/// How far ahead of its use memory is asked for.
-const AHEAD_BYTES: usize = 4096;
-
-impl Ahead {
-    /// No rows.
-    pub const NONE: Ahead = Ahead { first: 0, step: 0, rows: 0 };
-
-    /// Asks for the line that each of the rows has at the place that `last` has in the last source.
-    #[inline(always)]
-    pub fn ask<R: Register>(&self, last: *const u8) {
-        let mut next = last.wrapping_offset(self.first);
-        R::prefetch(next);
-        for _ in 1..self.rows {
-            next = next.wrapping_offset(self.step);
-            R::prefetch(next);
-        }
-    }
-
-    /// Rows so many bytes apart, of which `count` at a time are read for the first time.
-    pub fn rows(step: isize, count: usize) -> Self {
-        let turns = AHEAD_BYTES.div_ceil((step.unsigned_abs() * count).max(1)).min(64);
-        let count = count.min(4);
-        Ahead { first: step.wrapping_mul((1 + (turns - 1) * count) as isize), step, rows: count }
-    }
-}
-
-/// Sums of several rows at once, with the same taps.
-#[derive(Clone, Copy)]
-pub struct Rows {
-    /// How many.
-    pub count: usize,
-    /// Bytes from row to row of every source.
-    pub source: isize,
-    /// Bytes from row to row of the target.
-    pub target: isize,
-}
-
-impl Rows {
-    /// A single row.
-    pub const ONE: Rows = Rows { count: 1, source: 0, target: 0 };
 }
 
 /// The loops as functions of their own, each compiled once with its level's instructions.

@@ -5,11 +5,12 @@ use std::ops::Range;
 
 use super::factor::Taps;
 use super::plan::{Order, Plan};
+use super::rows::{Ahead, Rows, Stores};
 use super::runs::{Runs, rows_inside, runs};
 use super::scratch::Scratch;
 use super::short::{Form, RowTaps, ShortRows};
 use super::strip::{Strip, Terms};
-use super::sums::{Ahead, Filter, Rows, Stores, Sums};
+use super::sums::{Filter, Sums};
 use crate::core::dtype::{Compute, Element};
 use crate::core::error::Result;
 
