@@ -97,20 +97,12 @@ impl Strip {
         for (phase, &end) in self.bounds.iter().enumerate() {
             let count = (self.columns.len() - phase).div_ceil(self.phases) * self.pixel;
             let phase = Phase { terms: first..end, start, count };
-            let mut rest = series;
-            while let Some(leader) = rest.first() {
-                // As many series as there are registers for, if they share their input rows.
-                let most = if R::MANY { 4 } else { 2 };
-                let alike = rest.iter().take(most).take_while(|series| leader.shares_inputs(series)).count();
-                let (group, others) = rest.split_at(if alike == most { most } else { 1 });
-                rest = others;
-                // SAFETY: the caller's promise.
-                unsafe {
-                    match *group {
-                        [a, b, c, d] => self.add_group::<R, 4>(rows, &phase, [a, b, c, d]),
-                        [a, b] => self.add_group::<R, 2>(rows, &phase, [a, b]),
-                        _ => self.add_series::<R, 1>(rows, &phase, [*leader]),
-                    }
+            // SAFETY: the caller's promise.
+            unsafe {
+                // As many series at once as there are registers for their sums.
+                match R::MANY {
+                    true => self.add_phase::<R, 4>(series, rows, &phase),
+                    false => self.add_phase::<R, 2>(series, rows, &phase),
                 }
             }
             start += count;
@@ -118,23 +110,37 @@ impl Strip {
         }
     }
 
-    /// The input rows that all series have at once, the others one series at a time.
+    /// `B` series at once on the input rows that they share, the others one series at a time.
     #[inline(always)]
-    unsafe fn add_group<R, const B: usize>(&self, rows: &PreparedRows<R::Number>, phase: &Phase, group: [Series; B])
+    unsafe fn add_phase<R, const B: usize>(&self, series: &[Series], rows: &PreparedRows<R::Number>, phase: &Phase)
     where
         R: Access<<R as Register>::Number>,
     {
-        let (mut start, mut end) = (group[0].input, group[0].end());
-        for series in &group {
-            (start, end) = (start.max(series.input), end.min(series.end()));
-        }
-        let end = end.max(start);
-        // SAFETY: the promise of `add_products`.
-        unsafe {
-            self.add_series::<R, B>(rows, phase, group.map(|series| series.within(start, end)));
-            for series in group {
-                self.add_series::<R, 1>(rows, phase, [series.within(series.input, start.min(series.end()))]);
-                self.add_series::<R, 1>(rows, phase, [series.within(end.max(series.input), series.end())]);
+        let mut rest = series;
+        while let Some(leader) = rest.first() {
+            let together = rest.len() >= B && rest[..B].iter().all(|series| leader.shares_inputs(series));
+            let (group, others) = rest.split_at(if together { B } else { 1 });
+            rest = others;
+            let latest = group.iter().fold(leader.input, |latest, series| latest.max(series.input));
+            let start = if together { latest } else { leader.end() };
+            let end = group.iter().fold(leader.end(), |end, series| end.min(series.end())).max(start);
+            // SAFETY: the promise of `add_products`.
+            unsafe {
+                if together {
+                    let mut shared = [*leader; B];
+                    for (shared, series) in shared.iter_mut().zip(group) {
+                        *shared = series.within(start, end);
+                    }
+                    self.add_series::<R, B>(rows, phase, shared);
+                }
+                for part in 0..2 * group.len() {
+                    let series = &group[part / 2];
+                    let (from, to) = match part % 2 {
+                        0 => (series.input, start.min(series.end())),
+                        _ => (end.max(series.input), series.end()),
+                    };
+                    self.add_series::<R, 1>(rows, phase, [series.within(from, to)]);
+                }
             }
         }
     }

@@ -190,17 +190,14 @@ impl<'a, 'b, T: Element> Writer<'a, 'b, T> {
     where
         T: Element<Compute = R::Number>,
     {
-        let Rows { count, source, target } = self.rows.rows;
         // SAFETY: the promise of `write`.
         unsafe {
             if self.rows.count <= P * R::LANES {
                 return self.narrow(windows);
             }
+            let Rows { count, source, target } = self.rows.rows;
             for _ in 0..count {
-                match self.rows.ahead {
-                    Some(ahead) => self.row::<R, _, P, true>(&windows, ahead),
-                    None => self.row::<R, _, P, false>(&windows, Ahead::NONE),
-                }
+                self.row(&windows);
                 windows.advance(source);
                 self.last = self.last.wrapping_offset(source);
                 self.target = self.target.wrapping_byte_offset(target);
@@ -256,35 +253,34 @@ impl<'a, 'b, T: Element> Writer<'a, 'b, T> {
 
     /// Lines are streamed whole; what stands before the first is written as a row of its own.
     #[inline(always)]
-    unsafe fn row<R: Access<T>, W: Windows<R, P>, const P: usize, const AHEAD: bool>(&self, windows: &W, ahead: Ahead)
+    unsafe fn row<R: Access<T>, W: Windows<R, P>, const P: usize>(&self, windows: &W)
     where
         T: Element<Compute = R::Number>,
     {
         let (count, size) = (self.rows.count, size_of::<T>());
         let misaligned = self.target as usize % LINE;
         let head = (LINE - misaligned) % LINE / size;
-        // SAFETY: the promise of `write`.
-        unsafe {
-            if self.rows.streaming && misaligned.is_multiple_of(size) && head.is_multiple_of(P) && head < count {
-                if head > 0 {
-                    self.part::<R, W, P, AHEAD>(windows, ahead, 0..head, 0);
-                }
-                let lines = (count - head) * size / LINE;
-                // The last line is not streamed whole: stores to it would wait for it.
-                R::prefetch(self.target.wrapping_add(count).cast());
-                self.part::<R, W, P, AHEAD>(windows, ahead, head..count, head + lines * LINE / size);
-            } else {
-                self.part::<R, W, P, AHEAD>(windows, ahead, 0..count, 0);
-            }
+        let streaming = self.rows.streaming && misaligned.is_multiple_of(size) && head.is_multiple_of(P);
+        let (mut start, mut end, mut streamed) = (0, count, 0);
+        if streaming && head < count {
+            // The last line is not streamed whole: stores to it would wait for it.
+            R::prefetch(self.target.wrapping_add(count).cast());
+            streamed = head + (count - head) * size / LINE * LINE / size;
+            end = if head == 0 { count } else { head };
+        }
+        // One place where the loop is compiled, run at most twice.
+        while start < count {
+            // SAFETY: the promise of `write`.
+            unsafe { self.part(windows, start..end, if end == count { streamed } else { 0 }) };
+            (start, end) = (end, count);
         }
     }
 
     /// Some outputs, streamed below `streamed`.
     #[inline(always)]
-    unsafe fn part<R: Access<T>, W: Windows<R, P>, const P: usize, const AHEAD: bool>(
+    unsafe fn part<R: Access<T>, W: Windows<R, P>, const P: usize>(
         &self,
         windows: &W,
-        ahead: Ahead,
         outputs: Range<usize>,
         streamed: usize,
     ) where
@@ -297,7 +293,8 @@ impl<'a, 'b, T: Element> Writer<'a, 'b, T> {
             let bytes = P * R::LANES * size_of::<T>();
             if bytes < LINE { LINE / bytes } else { 1 }
         };
-        let lines = (at_once * W::STEP * R::LANES * size_of::<T>()).div_ceil(LINE);
+        let read = (at_once * W::STEP * R::LANES * size_of::<T>()).div_ceil(LINE);
+        let (ahead, lines) = self.rows.ahead.map_or((Ahead::NONE, 0), |ahead| (ahead, read));
         let inside = self.rows.inside as isize;
         let mut column = self.rows.start + (q / P * W::STEP) as isize;
         // SAFETY: the promise of `write`; loads stay inside, stores below `end`.
@@ -312,7 +309,7 @@ impl<'a, 'b, T: Element> Writer<'a, 'b, T> {
                 let blocks = if column < 0 { 0 } else { reachable.min((limit - q) / full) };
                 let mut left = blocks;
                 while left >= at_once {
-                    for line in 0..if AHEAD { lines } else { 0 } {
+                    for line in 0..lines {
                         let column = self.last.wrapping_offset(column * size_of::<T>() as isize);
                         ahead.ask::<R>(column.wrapping_add(line * LINE));
                     }
