@@ -384,73 +384,9 @@ access!(
     }
 );
 
-macro_rules! sums {
-    ($register:ident, $number:ty) => {
-        impl<T: Element<Compute = $number>> Short<T> for $register
-        where
-            $register: Access<T>,
-        {
-            #[target_feature(enable = "avx2,fma,f16c")]
-            unsafe fn write_short(rows: &ShortRows<'_, T>) -> bool {
-                // SAFETY: the caller's promise.
-                unsafe { short::write::<T, Self>(rows) }
-            }
-        }
-        impl<S, D> Sums<S, D> for $register
-        where
-            S: Element<Compute = $number>,
-            D: Element<Compute = $number>,
-            $register: Access<S> + Access<D>,
-        {
-            #[target_feature(enable = "avx2,fma,f16c")]
-            unsafe fn write(
-                sources: &[*const S],
-                taps: &[$number],
-                target: *mut D,
-                count: usize,
-                rows: Rows,
-                stores: Stores,
-            ) {
-                // SAFETY: the caller's promise.
-                unsafe { sums::write::<S, D, Self>(sources, taps, target, count, rows, stores) }
-            }
-            #[target_feature(enable = "avx2,fma,f16c")]
-            unsafe fn write_phases<const P: usize>(
-                sources: &[*const S],
-                taps: &[$number],
-                bounds: &[usize],
-                target: *mut D,
-                count: usize,
-                rows: Rows,
-            ) {
-                // SAFETY: the caller's promise.
-                unsafe { phases::write::<S, D, Self, P>(sources, taps, bounds, target, count, rows) }
-            }
-        }
-    };
-}
-sums!(F32x8, f32);
-sums!(F64x4, f64);
-
-/// Computes a tile.
-///
-/// # Safety
-/// As [`Worker::run`]; AVX2, FMA and F16C were detected.
-#[target_feature(enable = "avx2,fma,f16c")]
-pub unsafe fn tile<T: FirElement>(worker: &mut Worker<'_, T::Compute>, tile: &Tile<T>) {
-    // SAFETY: the caller's promise.
-    unsafe { worker.run::<T, <T as Avx2Element>::Register>(tile) }
-}
-
-/// Adds product sums for the kernel's gradient.
-///
-/// # Safety
-/// As [`kernel_gradient::product_sums`]; AVX2, FMA and F16C were detected.
-#[target_feature(enable = "avx2,fma,f16c")]
-pub unsafe fn product_sums<T: FirElement>(job: &Job<'_>, tiles: Range<usize>, scratch: &mut Scratch) -> Result<()> {
-    // SAFETY: the caller's promise.
-    unsafe { kernel_gradient::product_sums::<T, <T as Avx2Element>::Register>(job, tiles, scratch) }
-}
+level_loops!(F32x8, f32, "avx2,fma,f16c");
+level_loops!(F64x4, f64, "avx2,fma,f16c");
+level_entries!(Avx2Element, "avx2,fma,f16c");
 
 #[cfg(test)]
 mod tests {

@@ -4,6 +4,10 @@
 //! multiply-add rounds once.
 
 #[cfg(target_arch = "x86_64")]
+#[macro_use]
+mod level;
+
+#[cfg(target_arch = "x86_64")]
 mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
