@@ -76,6 +76,7 @@ def test_an_interrupt_is_answered(name, threads, num_threads):
         answered = time.perf_counter()
     finally:
         firelu.set_cpu_level(before)
+        timer.cancel()
         timer.join()
     LATENCIES[f"{name}, {threads} threads"] = answered - sent[0]
     np.testing.assert_array_equal(firelu.leaky_relu(np.float32([-2]), 0.5), [-1])

@@ -189,17 +189,29 @@ def test_affinity_and_the_environment():
         assert run_python(code, FIRELU_NUM_THREADS=rubbish).returncode == 0
 
 
+CGROUPS = {
+    "/sys/fs/cgroup/cgroup.controllers": ("/sys/fs/cgroup", "cpu.max", "100000 100000"),
+    "/sys/fs/cgroup/cpu/cpu.cfs_quota_us": ("/sys/fs/cgroup/cpu", "cpu.cfs_quota_us", "100000"),
+}
+
+
 def test_a_cgroup_limit_is_honoured():
-    group = f"/sys/fs/cgroup/firelu-test-{os.getpid()}"
-    if not os.path.exists("/sys/fs/cgroup/cgroup.controllers"):
+    # Either version of cgroups: one processor's time in each period.
+    found = [CGROUPS[mark] for mark in CGROUPS if os.path.exists(mark)]
+    if not found:
         pytest.skip("this system has no cgroup hierarchy")
+    root, name, limit = found[0]
+    group = f"{root}/firelu-test-{os.getpid()}"
     try:
         os.mkdir(group)
-        with open(f"{group}/cpu.max", "w") as file:
-            file.write("100000 100000")
     except OSError as error:
         pytest.skip(f"no cgroup can be made here: {error}")
     try:
+        try:
+            with open(f"{group}/{name}", "w") as file:
+                file.write(limit)
+        except OSError as error:
+            pytest.skip(f"no cgroup can be limited here: {error}")
         code = f"""
 import os
 with open("{group}/cgroup.procs", "w") as file:
@@ -207,7 +219,7 @@ with open("{group}/cgroup.procs", "w") as file:
 import firelu
 print(firelu.get_num_threads())
 """
-        result = run_python(code)
+        result = run_python(code, FIRELU_NUM_THREADS="")
         assert result.stdout.strip() == "1", result.stderr
     finally:
         os.rmdir(group)

@@ -32,7 +32,8 @@ pub struct Bound {
     pub error: f64,
     /// Whether a sum on the way may pass the largest number, so that an infinity or a NaN comes out.
     pub overflow: bool,
-    /// Whether a number that is not finite meets a zero of the padding, so that a NaN comes out.
+    /// Whether a number that is not finite meets a zero of the padding, or a tap that the gain has made
+    /// zero, so that a NaN comes out.
     pub nan: bool,
 }
 

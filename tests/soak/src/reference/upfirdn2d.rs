@@ -124,19 +124,23 @@ impl Plan {
     }
 
     /// A tap as it is used: converted to the type that samples are computed in, then times the gain. Where
-    /// that passes the largest number it is infinite.
-    fn used_tap(&self, dtype: DType, tap: f64) -> f64 {
+    /// that passes the largest number it is infinite. Also whether the gain has made it round to zero.
+    fn used_tap(&self, dtype: DType, tap: f64) -> (f64, bool) {
         let exact = computed(dtype, tap) * self.gain;
         let rounded = computed(dtype, exact);
-        if rounded.is_finite() { exact } else { rounded }
+        (if rounded.is_finite() { exact } else { rounded }, rounded == 0.0 && computed(dtype, tap) != 0.0)
     }
 
     /// The sums of products of samples and taps: Y of X and K, or dX of dY and K.
     fn filter(&self, way: Way, samples: &Array, k: &Array, result: Array) -> Expected {
-        let taps: Vec<f64> = k.values.iter().map(|&tap| self.used_tap(samples.dtype, tap)).collect();
+        let used = k.values.iter().map(|&tap| self.used_tap(samples.dtype, tap));
+        let (taps, vanished): (Vec<f64>, Vec<bool>) = used.unzip();
         let mut windows = vec![Window::default(); result.elements()];
         self.products(way, &samples.shape, &result.shape, &k.shape, |to, from, tap| match from {
-            Some(from) => windows[to].add(samples.values[from], taps[tap]),
+            Some(from) => {
+                windows[to].add(samples.values[from], taps[tap]);
+                windows[to].nan |= vanished[tap] && samples.values[from].is_infinite();
+            }
             None => windows[to].nan |= !taps[tap].is_finite(),
         });
         let finite = taps.iter().filter(|tap| tap.is_finite());
@@ -170,7 +174,7 @@ struct Window {
     terms: f64,
     /// The magnitudes of the finite samples under the kernel, added up.
     samples: f64,
-    /// Whether a number that is not finite meets a zero of the padding.
+    /// Whether a number that is not finite meets a zero of the padding, or a tap that has become zero.
     nan: bool,
 }
 
