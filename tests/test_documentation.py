@@ -15,6 +15,8 @@ ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 PROCESSES = re.compile(r"^<!-- processes: (\d+) -->$", re.MULTILINE)
 FENCE = re.compile(r"^(?:<!-- needs: (\w+) -->\n)?```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+# The README is also read elsewhere, where only whole addresses lead anywhere.
+REPOSITORY = re.compile(r"https://(?:github\.com/firelu/firelu/blob|raw\.githubusercontent\.com/firelu/firelu)/main/")
 LINK = re.compile(r"\]\((?!https?:|#|mailto:)([^)#\s]+)")
 
 
@@ -104,6 +106,10 @@ def test_commands_run(page, command, tmp_path):
 @pytest.mark.parametrize("page", PAGES, ids=ids(PAGES))
 def test_links_to_files_have_one(page):
     text = FENCE.sub("", page.read_text(encoding="utf-8"))
+    if page.name == "README.md":
+        assert not LINK.findall(text)
+        assert len(re.findall(REPOSITORY.pattern, text)) > 10
+        text = REPOSITORY.sub("", text)
     missing = [target for target in LINK.findall(text) if not (page.parent / target).exists()]
     assert not missing
 

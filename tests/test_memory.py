@@ -102,9 +102,9 @@ def free_memory():
     return next(int(line.split()[1]) << 10 for line in lines if line.startswith("MemAvailable"))
 
 
-# Blocks of 64 MiB beside x. Kept: every output, whose sign the gradient reads, or the result alone where it reads only a
-# shape. On the way back the ones it starts from and the first gradient come on top, or the gradient before and the new
-# one. What stays is the result and x's gradient.
+# Blocks of 64 MiB beside x. Kept: every output, whose sign the gradient reads, or the result alone where it reads only
+# a shape. On the way back the ones it starts from and the first gradient come on top, or the gradient before and the
+# new one. What stays is the result and x's gradient.
 @pytest.mark.parametrize(
     ("operator", "kept", "peak"),
     [pytest.param("leaky_relu", 100, 102, marks=pytest.mark.full), ("upfirdn2d", 1, 3)],
