@@ -205,10 +205,12 @@ pub fn record(
                 Ref::OutputGradient(_) | Ref::Made(_) => None,
             };
             let Some(variable) = variable else { continue };
-            match (used, shape_of(variable.value())) {
-                (Use::Values, _) => drop(saved.insert(place, Saved::new(variable))),
-                (Use::Shape, Ok(shape)) => drop(saved.insert(place, Saved::new(&Variable::constant(shape)))),
-                (Use::Shape, Err(error)) => failed = Some(error),
+            match used {
+                Use::Values => drop(saved.insert(place, Saved::new(variable))),
+                Use::Shape => match shape_of(variable.value()) {
+                    Ok(shape) => drop(saved.insert(place, Saved::new(&Variable::constant(shape)))),
+                    Err(error) => failed = Some(error),
+                },
             }
         }
     }
