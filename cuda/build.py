@@ -3,6 +3,7 @@
     python cuda/build.py fetch              # the pinned toolchain from PyPI, into target/cuda-toolchain
     python cuda/build.py build              # cuda/*.cu -> cuda/ptx/*.ptx and cuda/ptx/manifest.json
     python cuda/build.py check              # manifest against sources; with the toolchain: rebuild, assemble
+    python cuda/build.py check-all          # the same with every assembler for every architecture that it knows
 
 The compiler is the run-time compiler library of CUDA 11.8, the newest that reaches back to compute_50. What it writes
 is valid PTX 6.0, so the header says so and every driver that loads PTX 6.0 loads it. Needs no GPU and no host compiler.
@@ -235,19 +236,30 @@ def assemble(assembler: Path, architecture: str, module: Path) -> str:
     return ""
 
 
-def check_assemblers(toolchain: Path) -> None:
-    """Assemble every module for every architecture with every assembler, without a spill."""
-    assemblers = sorted((toolchain / "assemblers").glob("ptxas-*"))
-    jobs = [(a, arch, m) for a in assemblers for arch in architectures(a) for m in sorted(OUTPUT.glob("*.ptx"))]
+def version_of(assembler: Path) -> tuple[int, ...]:
+    """Return the version that an assembler's file name holds."""
+    return tuple(map(int, assembler.name.removeprefix("ptxas-").split(".")))
+
+
+def check_assemblers(toolchain: Path, *, every: bool) -> None:
+    """Assemble every module for every architecture, with the newest assembler that knows it or with every one."""
+    assemblers = sorted((toolchain / "assemblers").glob("ptxas-*"), key=version_of)
+    known = {assembler: architectures(assembler) for assembler in assemblers}
+    if not every:
+        newest = {architecture: assembler for assembler in assemblers for architecture in known[assembler]}
+        known = {assembler: [a for a in known[assembler] if newest[a] == assembler] for assembler in assemblers}
+    ptx = sorted(OUTPUT.glob("*.ptx"))
+    jobs = [(assembler, arch, module) for assembler in assemblers for arch in known[assembler] for module in ptx]
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
         complaints = [c for c in pool.map(lambda job: assemble(*job), jobs) if c]
     if complaints:
         raise SystemExit("\n".join(complaints))
-    newest = {arch for a in assemblers for arch in architectures(a)}
-    print(
-        f"{len(jobs)} assemblies without a spill: {len(assemblers)} assemblers, "
-        f"{len(newest)} architectures up to {max(newest, key=lambda a: int(a[3:]))}"
-    )
+    print("| ptxas | architectures | assemblies | spills |\n|---|---|---|---|")
+    for assembler in assemblers:
+        if names := [architecture.removeprefix("sm_") for architecture in known[assembler]]:
+            version = ".".join(map(str, version_of(assembler)))
+            print(f"| {version} | sm_ {' '.join(names)} | {len(names) * len(ptx)} | 0 |")
+    print(f"{len(jobs)} assemblies without a spill")
 
 
 def fetch(toolchain: Path) -> None:
@@ -274,7 +286,7 @@ def fetch(toolchain: Path) -> None:
 def main() -> None:
     """Run one of the commands."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("command", choices=("fetch", "build", "check"))
+    parser.add_argument("command", choices=("fetch", "build", "check", "check-all"))
     parser.add_argument("--toolchain", type=Path, default=TOOLCHAIN, help="directory that `fetch` fills")
     arguments = parser.parse_args()
     if arguments.command == "fetch":
@@ -285,7 +297,7 @@ def main() -> None:
         check_hashes()
         if (arguments.toolchain / "compiler").exists():
             check_rebuild(arguments.toolchain)
-            check_assemblers(arguments.toolchain)
+            check_assemblers(arguments.toolchain, every=arguments.command == "check-all")
         else:
             print("no toolchain (`python cuda/build.py fetch`): neither rebuilt nor assembled")
 

@@ -1,5 +1,5 @@
 # The PTX that ships; included by the Makefile.
-.PHONY: ptx ptx-check ptx-toolchain
+.PHONY: ptx ptx-check ptx-check-all ptx-toolchain
 
 PTX_PYTHON ?= python3
 
@@ -11,6 +11,9 @@ ptx: ptx-toolchain ## Compile cuda/*.cu to the PTX that ships
 
 ptx-check: ## Check the shipped PTX against its sources; with the toolchain also rebuild and assemble it
 	$(PTX_PYTHON) cuda/build.py check
+
+ptx-check-all: ptx-toolchain ## Assemble the shipped PTX with every assembler for every architecture
+	$(PTX_PYTHON) cuda/build.py check-all
 
 .PHONY: bench-cuda
 bench-cuda: $(VENV)/.installed emulator ## Count what the CUDA kernels do, on the emulated driver

@@ -129,29 +129,31 @@ template <typename T, typename Function> __device__ __forceinline__ void flat(co
     }
 }
 
-// Channels last ([rows, channels], whole vectors): each thread goes down its channels; threads above one another are
-// added in order. The grid has blocks of rows for each group of p.columns vectors.
-template <typename T> __device__ __forceinline__ void columns(const FusedParameters &p) {
+// Channels last ([rows, channels], whole vectors): each thread goes down its channels; the sums of threads above one
+// another are added in order. The grid has blocks of rows for each group of p.columns vectors.
+template <typename T, typename Function> __device__ __forceinline__ void columns(const FusedParameters &p) {
     using C = Compute<T>;
     constexpr i32 LANES = Pack<T>::LANES;
-    __shared__ double shared[THREADS * LANES];
+    __shared__ alignas(16) C biases[MAX_COLUMNS * LANES]; // of the block's channels
     const i32 width = i32(p.channels / LANES);
     const i32 groups = (width + p.columns - 1) / p.columns;
     const u32 row_block = blockIdx.x / u32(groups);
     const i32 x = i32(threadIdx.x) % p.columns, y = i32(threadIdx.x) / p.columns, height = THREADS / p.columns;
-    const i32 vector = i32(blockIdx.x - row_block * u32(groups)) * p.columns + x;
+    const i32 group = i32(blockIdx.x - row_block * u32(groups)) * p.columns, vector = group + x;
     const i64 rows = p.count / p.channels, first = i64(row_block) * p.rows_per_block;
     const i32 limit = i32(rows - first < p.rows_per_block ? rows - first : p.rows_per_block);
+    for (i32 k = threadIdx.x; k < p.columns * LANES; k += THREADS) {
+        const i32 channel = group * LANES + k;
+        biases[k] = p.bias && channel < p.channels ? load_as<C>(p.bias, p.bias_type, channel) : no_bias<C>();
+    }
+    __syncthreads();
     C bias[LANES];
     double totals[LANES];
+    read_row<C, LANES, 16 / sizeof(C)>(biases + x * LANES, bias);
 #pragma unroll
-    for (int i = 0; i < LANES; i++) bias[i] = no_bias<C>(), totals[i] = 0.0;
+    for (int i = 0; i < LANES; i++) totals[i] = 0.0;
     if (vector < width) {
-        if (p.bias) {
-#pragma unroll
-            for (int i = 0; i < LANES; i++) bias[i] = load_as<C>(p.bias, p.bias_type, vector * LANES + i);
-        }
-        const auto work = column<T, Gradient<C>>(p, first * p.channels + i64(vector) * LANES);
+        const auto work = column<T, Function>(p, first * p.channels + i64(vector) * LANES);
         for (i32 row = y; row < limit; row += height * VECTORS) {
             C sums[LANES];
 #pragma unroll
@@ -161,16 +163,18 @@ template <typename T> __device__ __forceinline__ void columns(const FusedParamet
             for (int i = 0; i < LANES; i++) totals[i] += double(sums[i]);
         }
     }
+    if constexpr (Function::GRADIENT) {
+        if (!p.partials) return;
+        constexpr i32 PITCH = THREADS + 16 / LANES; // so that neighbouring channels lie in different banks
+        __shared__ double shared[LANES * PITCH];
 #pragma unroll
-    for (int i = 0; i < LANES; i++) shared[i * THREADS + threadIdx.x] = totals[i];
-    __syncthreads();
-    if (y == 0 && vector < width) {
-        double *partials = pointer<double>(p.partials) + i64(row_block) * p.channels + i64(vector) * LANES;
-#pragma unroll
-        for (int i = 0; i < LANES; i++) {
+        for (int i = 0; i < LANES; i++) shared[i * PITCH + threadIdx.x] = totals[i];
+        __syncthreads();
+        const i32 own = threadIdx.x, channel = group * LANES + own;
+        if (own < p.columns * LANES && channel < p.channels) {
             double total = 0.0;
-            for (i32 k = 0; k < height; k++) total += shared[i * THREADS + k * p.columns + x];
-            partials[i] = total;
+            for (i32 k = 0; k < height; k++) total += shared[own % LANES * PITCH + k * p.columns + own / LANES];
+            pointer<double>(p.partials)[i64(row_block) * p.channels + channel] = total;
         }
     }
 }
@@ -223,9 +227,12 @@ template <typename T, typename Index> __device__ __forceinline__ void reduce_bia
     extern "C" __global__ void __launch_bounds__(THREADS) fused_leaky_relu_gradient_flat_##suffix(FusedParameters p) { \
         flat<T, Gradient<Compute<T>>>(p);                                                                              \
     }                                                                                                                  \
+    extern "C" __global__ void __launch_bounds__(THREADS) fused_leaky_relu_columns_##suffix(FusedParameters p) {       \
+        columns<T, Forward<Compute<T>>>(p);                                                                            \
+    }                                                                                                                  \
     extern "C" __global__ void __launch_bounds__(THREADS)                                                              \
         fused_leaky_relu_gradient_columns_##suffix(FusedParameters p) {                                                \
-        columns<T>(p);                                                                                                 \
+        columns<T, Gradient<Compute<T>>>(p);                                                                           \
     }
 #define STRIDED(suffix, T, width, Index)                                                                               \
     extern "C" __global__ void __launch_bounds__(THREADS)                                                              \

@@ -2,14 +2,17 @@
 
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
 
+import firelu
 import pytest
 
 ROOT = pathlib.Path(__file__).parents[1]
 REAL = os.environ.get("FIRELU_TEST_GPU") == "1"
+EMULATED = ROOT / "target" / "emulator" / "libcuda.so"
 
 
 def run(*command, **environment):
@@ -23,12 +26,20 @@ def run(*command, **environment):
     )
 
 
-def test_the_cuda_suite():
-    emulated = ROOT / "target" / "emulator" / "libcuda.so"
-    assert REAL or emulated.exists(), "the emulated driver is missing: run `make emulator`"
-    done = run("-m", "pytest", "tests/cuda", FIRELU_CUDA_SUITE="1", FIRELU_EMULATOR_REPORT="none")
+def run_the_suite(marks):
+    assert REAL or EMULATED.exists(), "the emulated driver is missing: run `make emulator`"
+    done = run("-m", "pytest", "tests/cuda", "-m", marks, FIRELU_CUDA_SUITE="1", FIRELU_EMULATOR_REPORT="none")
     assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
     assert "passed" in done.stdout
+
+
+def test_the_cuda_suite():
+    run_the_suite("not full")
+
+
+@pytest.mark.full
+def test_the_rest_of_the_cuda_suite():
+    run_the_suite("full")
 
 
 SCRIPT = """
@@ -66,16 +77,78 @@ def test_a_driver_library_that_is_no_library(tmp_path):
     assert "libcuda" in without_cuda(LD_LIBRARY_PATH=str(tmp_path))
 
 
-def test_a_driver_library_without_its_functions(tmp_path):
-    extension = next(pathlib.Path(sys.prefix).rglob("_multiarray_umath*.so"))
-    library = next((p for p in extension.parents[2].rglob("*.so*") if "lib" in p.name and p.is_file()), extension)
-    # Any other shared library under the driver's name: it loads, and has none of the driver's functions.
-    shutil.copy(library, tmp_path / "libcuda.so")
+def test_a_library_of_another_kind(tmp_path):
+    # It loads, and has none of the driver's functions.
+    other = next(pathlib.Path(firelu.__file__).parent.glob("_firelu*.so"))
+    shutil.copy(other, tmp_path / "libcuda.so")
     reason = without_cuda(LD_LIBRARY_PATH=str(tmp_path))
-    assert reason.startswith("the CUDA driver library lacks cuInit, ") or "was found" in reason
+    assert reason.startswith("the CUDA driver library lacks cuInit, cuDriverGetVersion, ")
 
 
-def test_a_driver_without_devices(tmp_path):
-    emulated = ROOT / "target" / "emulator"
-    reason = without_cuda(LD_LIBRARY_PATH=str(emulated), FIRELU_EMULATOR_DEVICES="0")
-    assert "CUDA_ERROR_NO_DEVICE" in reason or "has no device" in reason
+def test_half_a_library(tmp_path):
+    whole = EMULATED.read_bytes()
+    (tmp_path / "libcuda.so").write_bytes(whole[: len(whole) // 2])
+    assert without_cuda(LD_LIBRARY_PATH=str(tmp_path)) == "no CUDA driver library (libcuda) was found"
+
+
+def test_a_library_for_another_processor(tmp_path):
+    whole = bytearray(EMULATED.read_bytes())
+    whole[18:20] = (243).to_bytes(2, "little")  # the machine in the ELF header: RISC-V
+    (tmp_path / "libcuda.so").write_bytes(whole)
+    assert without_cuda(LD_LIBRARY_PATH=str(tmp_path)) == "no CUDA driver library (libcuda) was found"
+
+
+REQUIRED = re.findall(
+    r'^    "(cu\w+)",$', (ROOT / "src/devices/cuda/available.rs").read_text(encoding="utf-8"), flags=re.MULTILINE
+)
+
+
+def library_without(function, folder):
+    """Leave the emulated driver in a folder, with one function under another name."""
+    whole, name = EMULATED.read_bytes(), b"\0" + function.encode() + b"\0"
+    assert name in whole
+    # A name of the same hash (33 c + u = 33 d + T): the linker's tables stay right, and the library loads.
+    (folder / "libcuda.so").write_bytes(whole.replace(name, name.replace(b"cu", b"dT", 1)))
+    return str(folder)
+
+
+@pytest.mark.parametrize("function", REQUIRED)
+def test_a_driver_library_that_lacks_a_function(function, tmp_path):
+    reason = without_cuda(LD_LIBRARY_PATH=library_without(function, tmp_path))
+    assert reason == f"the CUDA driver library lacks {function}"
+
+
+def test_a_driver_library_without_pools(tmp_path):
+    code = "import firelu; print(firelu.Tensor([-2.0], device='cuda:0').to('cpu').numpy()[0])"
+    done = run("-c", code, LD_LIBRARY_PATH=library_without("cuMemAllocAsync", tmp_path))
+    assert (done.stdout, done.stderr) == ("-2.0\n", "")
+
+
+def test_a_driver_without_devices():
+    reason = without_cuda(LD_LIBRARY_PATH=str(EMULATED.parent), FIRELU_EMULATOR_DEVICES="0")
+    assert "CUDA_ERROR_NO_DEVICE" in reason
+
+
+DOCTOR = "import sys; from firelu.cli import main; sys.exit(main(['doctor', '--cuda-selftest']))"
+
+
+@pytest.mark.skipif(REAL, reason="faults are injected into the emulated driver alone")
+def test_the_doctor_tells_what_the_selftest_found():
+    settings = {"LD_LIBRARY_PATH": str(EMULATED.parent), "FIRELU_EMULATOR_REPORT": "none"}
+    done = run("-c", DOCTOR, **settings)
+    assert done.returncode == 0, done.stdout + done.stderr
+    text = " ".join(done.stdout.split())
+    assert re.search(r"self-test \d{3} results of 12 operators agree", text), text
+    assert "every kernel that ships was loaded" in text
+    failed = run("-c", DOCTOR, **settings, FIRELU_EMULATOR_FAIL="cuLaunchKernel:40:719")
+    assert failed.returncode == 1, failed.stdout + failed.stderr
+    assert "Problem: the self-test of the CUDA kernels: cuda:0: launching " in failed.stdout
+    assert "cuLaunchKernel: CUDA_ERROR_LAUNCH_FAILED" in failed.stdout
+
+
+@pytest.mark.skipif(REAL, reason="this machine is said to have a GPU")
+def test_the_selftest_where_there_is_no_gpu():
+    done = run("-c", DOCTOR, LD_LIBRARY_PATH="")
+    assert done.returncode == 1
+    assert "Problem: the self-test of the CUDA kernels: cuda:0: no CUDA driver library" in done.stdout
+    assert done.stderr == ""

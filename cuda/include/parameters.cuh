@@ -11,7 +11,7 @@ enum : i32 {
     MAX_RANK = 8,     // dimensions left after the host has merged what can be merged
     CHUNK = 8192,     // elements that one block of a strided reduction adds
     SUM_INPUTS = 8,   // operands of one contiguous Sum launch
-    PIXEL_BYTES = 64, // channels-last tiles hold this many bytes of channels a pixel
+    MAX_COLUMNS = 8,  // channels-last FusedLeakyRelu: vectors of channels side by side in a block
 };
 
 // Contiguous: output[i] = f(inputs[0][i], inputs[1][i]).
@@ -77,7 +77,7 @@ struct FusedParameters {
     i64 step;               // flat: from one vector of a thread to its next; a multiple of channels * inner unless one vector is all
     i32 bias_type;
     i32 blocks_per_plane;   // planes
-    i32 columns;            // columns: threads side by side along the channels, a power of two
+    i32 columns;            // columns: threads side by side along the channels, a power of two up to MAX_COLUMNS
     i32 rows_per_block;     // columns
 };
 static_assert(sizeof(FusedParameters) == 104, "mirrored by the host");
@@ -185,7 +185,7 @@ struct UpFirDn2dParameters {
     i32 aligned_output;     // 1: every run of a thread's outputs can be stored as one vector
     i32 channels_fastest;   // strided: the order in which threads walk the output
     i32 planes_per_block;   // tiled
-    i32 row_threads_log2;   // neighbouring threads that load one row of the window
+    i32 row_threads_log2;   // neighbouring threads that load one row of the window; channels last: one pixel of it
 };
 static_assert(sizeof(UpFirDn2dParameters) == 232, "mirrored by the host");
 

@@ -45,3 +45,30 @@ template <typename T> __device__ __forceinline__ void store_pack(T *address, con
                    "r"(pack.words[3])
                  : "memory");
 }
+
+// The widest aligned shared-memory reads that every thread's first column allows.
+template <typename C, int COUNT, int UNIT>
+__device__ __forceinline__ void read_row(const C *row, C (&values)[COUNT]) {
+    static_assert(COUNT % UNIT == 0, "whole units");
+    if constexpr (sizeof(C) * UNIT == 16) {
+#pragma unroll
+        for (int i = 0; i < COUNT; i += UNIT) {
+            if constexpr (sizeof(C) == 4) {
+                const float4 v = *reinterpret_cast<const float4 *>(row + i);
+                values[i] = v.x, values[i + 1] = v.y, values[i + 2] = v.z, values[i + 3] = v.w;
+            } else {
+                const double2 v = *reinterpret_cast<const double2 *>(row + i);
+                values[i] = v.x, values[i + 1] = v.y;
+            }
+        }
+    } else if constexpr (sizeof(C) * UNIT == 8 && sizeof(C) == 4) {
+#pragma unroll
+        for (int i = 0; i < COUNT; i += 2) {
+            const float2 v = *reinterpret_cast<const float2 *>(row + i);
+            values[i] = v.x, values[i + 1] = v.y;
+        }
+    } else {
+#pragma unroll
+        for (int i = 0; i < COUNT; i++) values[i] = row[i];
+    }
+}

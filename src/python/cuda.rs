@@ -29,11 +29,11 @@ fn cuda_status(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
 type Driver<'py> = (String, PyResult<Bound<'py, PyList>>);
 
 #[cfg(feature = "cuda")]
-fn driver(py: Python<'_>) -> Result<Driver<'_>, &'static str> {
+fn driver(py: Python<'_>) -> Result<Driver<'_>, String> {
     use crate::devices::cuda::{available, context};
 
     let driver = py.detach(available::driver)?;
-    let version = format!("CUDA {}.{}", driver.version / 1000, driver.version % 1000 / 10);
+    let version = available::version_name(driver.version);
     let describe = |ordinal: u32| {
         let found = py.detach(|| {
             let context = context::context(ordinal)?;
@@ -52,8 +52,13 @@ fn driver(py: Python<'_>) -> Result<Driver<'_>, &'static str> {
             Err(error) => Err(error),
         };
         device.set_item("kernels_load", loads.is_ok())?;
-        device
-            .set_item("reason", loads.err().map_or("every kernel that ships was loaded".into(), |e| e.to_string()))?;
+        let reason = match loads {
+            Ok(()) => "every kernel that ships was loaded".to_string(),
+            // The device is named beside it.
+            Err(crate::Error::Device { reason, .. }) => reason,
+            Err(error) => error.to_string(),
+        };
+        device.set_item("reason", reason)?;
         Ok(device)
     };
     let devices = (0..driver.devices).map(describe).collect::<PyResult<Vec<_>>>().and_then(|all| PyList::new(py, all));
@@ -61,8 +66,8 @@ fn driver(py: Python<'_>) -> Result<Driver<'_>, &'static str> {
 }
 
 #[cfg(not(feature = "cuda"))]
-fn driver(_: Python<'_>) -> Result<Driver<'_>, &'static str> {
-    Err("this build of firelu has no CUDA device")
+fn driver(_: Python<'_>) -> Result<Driver<'_>, String> {
+    Err("this build of firelu has no CUDA device".into())
 }
 
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {

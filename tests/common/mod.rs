@@ -1,6 +1,8 @@
 //! A CUDA device for the tests: the emulated driver unless `FIRELU_TEST_GPU=1` asks for a real one.
 #![allow(dead_code, reason = "each test file uses its own part")]
 
+pub mod operands;
+
 use std::ffi::{CString, c_char, c_void};
 use std::path::PathBuf;
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
@@ -47,16 +49,54 @@ impl Cuda {
         self.text("firelu_emulator_reports").unwrap_or_default()
     }
 
-    /// Makes calls of the driver fail, as in `cuMemAllocAsync:1:2`; an empty list ends it. False on a real GPU.
-    pub fn fail(&self, list: &str) -> bool {
-        let Some(symbol) = self.symbol("firelu_emulator_fail") else { return false };
-        let list = CString::new(list).expect("no zero byte");
-        // SAFETY: the control interface declares this signature, and the text lives for the call.
+    /// The counters of every launch since they were cleared, as JSON.
+    pub fn counters(&self) -> String {
+        self.text("firelu_emulator_counters").unwrap_or_default()
+    }
+
+    /// Forgets the counters.
+    pub fn clear_counters(&self) {
+        let Some(symbol) = self.symbol("firelu_emulator_clear_counters") else { return };
+        // SAFETY: the control interface declares this signature.
+        unsafe { std::mem::transmute::<*mut c_void, extern "C" fn()>(symbol)() };
+    }
+
+    /// Gives a loaded kernel the instructions that a PTX text has for it. False if the text is refused.
+    pub fn replace(&self, kernel: &str, text: &str) -> bool {
+        let symbol = self.symbol("firelu_emulator_replace").expect("kernels are replaced on the emulator alone");
+        let [kernel, text] = [kernel, text].map(|text| CString::new(text).expect("no zero byte"));
+        // SAFETY: the control interface declares this signature, and the texts live for the call.
+        unsafe {
+            let replace =
+                std::mem::transmute::<*mut c_void, unsafe extern "C" fn(*const c_char, *const c_char) -> i32>(symbol);
+            replace(kernel.as_ptr(), text.as_ptr()) == 0
+        }
+    }
+
+    /// Ends a failure that would otherwise end the context, and forgets its reports.
+    pub fn recover(&self) {
+        let symbol = self.symbol("firelu_emulator_recover").expect("no GPU recovers");
+        // SAFETY: the control interface declares this signature.
+        unsafe { std::mem::transmute::<*mut c_void, extern "C" fn()>(symbol)() };
+        self.reports();
+    }
+
+    /// Changes a setting of the emulator.
+    pub fn set(&self, name: &str, value: &str) {
+        let Some(symbol) = self.symbol("firelu_emulator_set") else { return };
+        let [name, value] = [name, value].map(|text| CString::new(text).expect("no zero byte"));
+        // SAFETY: the control interface declares this signature, and the texts live for the call.
         let status = unsafe {
-            std::mem::transmute::<*mut c_void, unsafe extern "C" fn(*const c_char) -> i32>(symbol)(list.as_ptr())
+            let set =
+                std::mem::transmute::<*mut c_void, unsafe extern "C" fn(*const c_char, *const c_char) -> i32>(symbol);
+            set(name.as_ptr(), value.as_ptr())
         };
-        assert_eq!(status, 0, "the list of failures is well formed");
-        true
+        assert_eq!(status, 0, "the emulator has this setting");
+    }
+
+    /// Whether this is a real GPU.
+    pub fn is_real(&self) -> bool {
+        *LIBRARY == 0
     }
 
     fn symbol(&self, name: &str) -> Option<*mut c_void> {

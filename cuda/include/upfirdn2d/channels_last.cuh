@@ -1,43 +1,47 @@
-// Channels side by side in memory: a tile is a rectangle of pixels by PIXEL_BYTES of channels, kept as it is stored.
+// Channels side by side in memory: a tile is a rectangle of pixels by some vectors of channels, kept as it is stored.
 #pragma once
 #include "upfirdn2d/exact.cuh"
 #include "vector.cuh"
 
-// Four threads a pixel, one sixteen-byte vector of channels each; the plane index of the tile counts channel groups.
+// Up to four threads a pixel, one sixteen-byte vector of channels each; the tile's plane counts groups of channels.
 template <typename T> __device__ __forceinline__ void channels_last(const UpFirDn2dParameters &p) {
     using C = Compute<T>;
-    constexpr i32 LANES = Pack<T>::LANES, PARTS = PIXEL_BYTES / 16;
+    constexpr i32 LANES = Pack<T>::LANES;
+    const i32 log2 = p.row_threads_log2, parts = 1 << log2;
     extern __shared__ double2 dynamic[];
-    uint4 *window = reinterpret_cast<uint4 *>(dynamic);
-    const i32 thread = threadIdx.x, part = thread % PARTS, width = 1 << p.tile_width_log2;
+    TapsHeader *staged = reinterpret_cast<TapsHeader *>(dynamic);
+    uint4 *window = reinterpret_cast<uint4 *>(Taps<C>::after(staged, p.taps_x, p.taps_y));
+    const i32 thread = threadIdx.x, part = thread & (parts - 1), width = 1 << p.tile_width_log2;
     const Tile tile(p.tiles_x, p.tiles_y, p.tile_width_log2, p.tile_height_log2, 1);
     const Axis axis_x(tile.x, p.up_x, p.down_x, i32(p.pad_x)), axis_y(tile.y, p.up_y, p.down_y, i32(p.pad_y));
-    const i32 groups = i32((p.channels * i64(sizeof(T)) + PIXEL_BYTES - 1) / PIXEL_BYTES);
+    const i32 groups = (i32(p.channels) / LANES + parts - 1) >> log2;
     const i32 batch = tile.plane / groups;
-    const i32 channel = ((tile.plane - batch * groups) * PARTS + part) * LANES;
+    const i32 start = ((tile.plane - batch * groups) << log2) * LANES, channel = start + part * LANES;
     const bool present = channel < p.channels;
-    const Taps<C> taps(p.prepared, p.taps_x, p.taps_y);
+    const Taps<C> taps(staged, p.taps_x, p.taps_y);
+    Taps<C>::stage(p.prepared, staged, p.taps_x, p.taps_y);
+    __syncthreads();
     if (!taps.header->finite) {
-        const i32 start = (tile.plane - batch * groups) * PARTS * LANES, left = i32(p.channels) - start;
-        return filter_exactly<T>(p, tile, batch * i32(p.channels) + start, left < PARTS * LANES ? left : PARTS * LANES);
+        const i32 left = i32(p.channels) - start, depth = left < parts * LANES ? left : parts * LANES;
+        return filter_exactly<T>(p, tile, batch * i32(p.channels) + start, depth);
     }
     const T *input = pointer<const T>(p.input) + batch * p.input_strides[0] + channel;
     const i32 pixels = p.window_width * p.window_height;
-    for (i32 pixel = thread / PARTS; pixel < pixels; pixel += THREADS / PARTS) {
+    for (i32 pixel = thread >> log2; pixel < pixels; pixel += THREADS >> log2) {
         const i32 row = divide(pixel, p.width_magic), column = pixel - row * p.window_width;
         const i32 x = axis_x.start + column, y = axis_y.start + row;
         uint4 value = make_uint4(0, 0, 0, 0);
         if (present && u32(x) < u32(p.input_width) && u32(y) < u32(p.input_height)) {
             value = *reinterpret_cast<const uint4 *>(input + (y * i32(p.input_strides[2]) + x * i32(p.input_strides[3])));
         }
-        window[pixel * PARTS + part] = value;
+        window[(pixel << log2) + part] = value;
     }
     __syncthreads();
     if (!present) return;
 
     const i32 separable = taps.header->separable;
     T *output = pointer<T>(p.output) + batch * p.output_strides[0] + channel;
-    for (i32 pixel = thread / PARTS; pixel < width << p.tile_height_log2; pixel += THREADS / PARTS) {
+    for (i32 pixel = thread >> log2; pixel < width << p.tile_height_log2; pixel += THREADS >> log2) {
         const i32 x = pixel & (width - 1), y = pixel >> p.tile_width_log2;
         if (tile.x + x >= p.output_width || tile.y + y >= p.output_height) continue;
         const i32 ahead_x = x * p.down_x - axis_x.phase, ahead_y = y * p.down_y - axis_y.phase;
@@ -48,11 +52,11 @@ template <typename T> __device__ __forceinline__ void channels_last(const UpFirD
         for (int i = 0; i < LANES; i++) sums[i] = C(0);
         for (; tap_y < p.taps_y; tap_y += p.up_y, row++) {
             const C *weights = separable ? taps.x : taps.full + tap_y * p.taps_x;
-            const uint4 *samples = window + (row * p.window_width + column) * PARTS + part;
+            const uint4 *samples = window + ((row * p.window_width + column) << log2) + part;
             C across[LANES];
 #pragma unroll
             for (int i = 0; i < LANES; i++) across[i] = separable ? C(0) : sums[i];
-            for (i32 tap = tap_x; tap < p.taps_x; tap += p.up_x, samples += PARTS) {
+            for (i32 tap = tap_x; tap < p.taps_x; tap += p.up_x, samples += parts) {
                 const Pack<T> pack = load_pack(reinterpret_cast<const T *>(samples));
                 const C weight = weights[tap];
 #pragma unroll

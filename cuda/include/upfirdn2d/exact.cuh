@@ -17,7 +17,7 @@ __device__ __forceinline__ void filter_one(const UpFirDn2dParameters &p, i64 bat
     i32 tap_x, tap_y;
     const i64 column = first(x, p.down_x, p.pad_x, p.up_x, tap_x);
     i64 row = first(y, p.down_y, p.pad_y, p.up_y, tap_y);
-    const Taps<C> taps(p.prepared, p.taps_x, p.taps_y);
+    const Taps<C> taps(pointer<const TapsHeader>(p.prepared), p.taps_x, p.taps_y);
     const i32 separable = taps.header->separable;
     const T *input = pointer<const T>(p.input) + batch * p.input_strides[0] + channel * p.input_strides[1];
     C sum = C(0);

@@ -2,21 +2,27 @@
 #pragma once
 #include "upfirdn2d/exact.cuh"
 
-// Shared memory: the planes' offsets; taps x, y, full; the window; then for outer products the window filtered along x.
+// Shared memory: the plane's offset; header and taps; the window; then for outer products the window filtered along x.
 template <typename T> __device__ __forceinline__ void general(const UpFirDn2dParameters &p) {
     using C = Compute<T>;
     extern __shared__ double2 dynamic[];
     i64 *origins = reinterpret_cast<i64 *>(dynamic);
-    C *weights_x = reinterpret_cast<C *>(origins + THREADS), *weights_y = weights_x + p.taps_x, *weights = weights_y + p.taps_y;
-    C *window = weights + p.taps_x * p.taps_y, *across = window + p.pitch * p.window_height;
+    TapsHeader *staged = reinterpret_cast<TapsHeader *>(origins + 2);
+    C *window = Taps<C>::after(staged, p.taps_x, p.taps_y), *across = window + p.pitch * p.window_height;
     const i32 thread = threadIdx.x, width = 1 << p.tile_width_log2;
     const Tile tile(p.tiles_x, p.tiles_y, p.tile_width_log2, p.tile_height_log2, 1);
     const Axis axis_x(tile.x, p.up_x, p.down_x, i32(p.pad_x)), axis_y(tile.y, p.up_y, p.down_y, i32(p.pad_y));
-    const Taps<C> taps(p.prepared, p.taps_x, p.taps_y);
+    const Taps<C> taps(staged, p.taps_x, p.taps_y);
+    Taps<C>::stage(p.prepared, staged, p.taps_x, p.taps_y);
+    stage_origins(p, origins, tile, 1);
+    __syncthreads();
     const i32 separable = taps.header->separable;
     if (!taps.header->finite) return filter_exactly<T>(p, tile, tile.plane, 1);
-    for (i32 k = thread; k < p.taps_x + p.taps_y + p.taps_x * p.taps_y; k += THREADS) weights_x[k] = taps.x[k];
-    load_window<T, false>(p, origins, window, tile, 1, axis_x.start, axis_y.start);
+    if (p.input_strides[3] == 1) {
+        load_window<T, true>(p, origins, window, 1, axis_x.start, axis_y.start);
+    } else {
+        load_window<T, false>(p, origins, window, 1, axis_x.start, axis_y.start);
+    }
     __syncthreads();
 
     // The first sample that output `position` of the tile uses; `tap` becomes the tap that meets it.
@@ -31,7 +37,7 @@ template <typename T> __device__ __forceinline__ void general(const UpFirDn2dPar
             i32 tap;
             const C *samples = window + row * p.pitch + first(x, p.up_x, p.down_x, axis_x.phase, tap);
             C sum = C(0);
-            for (; tap < p.taps_x; tap += p.up_x) sum = fma(*samples++, weights_x[tap], sum);
+            for (; tap < p.taps_x; tap += p.up_x) sum = fma(*samples++, taps.x[tap], sum);
             across[k] = sum;
         }
         __syncthreads();
@@ -46,11 +52,11 @@ template <typename T> __device__ __forceinline__ void general(const UpFirDn2dPar
         C sum = C(0);
         for (; tap_y < p.taps_y; tap_y += p.up_y, row++) {
             if (separable) {
-                sum = fma(across[(row << p.tile_width_log2) + x], weights_y[tap_y], sum);
+                sum = fma(across[(row << p.tile_width_log2) + x], taps.y[tap_y], sum);
             } else {
                 const C *samples = window + row * p.pitch + column;
                 for (i32 tap = tap_x; tap < p.taps_x; tap += p.up_x) {
-                    sum = fma(*samples++, weights[tap_y * p.taps_x + tap], sum);
+                    sum = fma(*samples++, taps.full[tap_y * p.taps_x + tap], sum);
                 }
             }
         }

@@ -6,15 +6,26 @@
 struct alignas(16) TapsHeader {
     i32 separable;
     i32 finite; // 0: a tap is infinite or no number, so padding must be left out of the sums, not multiplied
-    i32 reserved[2];
+    i32 reserved[2]; // 0, since the header is copied with the taps
 };
 
 template <typename C> struct Taps {
     const TapsHeader *header;
     const C *x, *y, *full;
-    __device__ __forceinline__ Taps(u64 prepared, i32 taps_x, i32 taps_y)
-        : header(pointer<const TapsHeader>(prepared)), x(reinterpret_cast<const C *>(header + 1)), y(x + taps_x),
-          full(y + taps_y) {}
+    __device__ __forceinline__ Taps(const TapsHeader *prepared, i32 taps_x, i32 taps_y)
+        : header(prepared), x(reinterpret_cast<const C *>(header + 1)), y(x + taps_x), full(y + taps_y) {}
+
+    // Copies header and taps to shared memory, once a block; a barrier must follow.
+    static __device__ __forceinline__ void stage(u64 prepared, TapsHeader *staged, i32 taps_x, i32 taps_y) {
+        const i32 words = i32(sizeof(TapsHeader) / 4) + count(taps_x, taps_y) * i32(sizeof(C) / 4);
+        u32 *target = reinterpret_cast<u32 *>(staged);
+        for (i32 k = threadIdx.x; k < words; k += THREADS) target[k] = pointer<const u32>(prepared)[k];
+    }
+    // What follows the staged taps, on a multiple of sixteen bytes.
+    static __device__ __forceinline__ C *after(TapsHeader *staged, i32 taps_x, i32 taps_y) {
+        return reinterpret_cast<C *>(staged + 1 + (count(taps_x, taps_y) * i32(sizeof(C)) + 15) / 16);
+    }
+    static __device__ __forceinline__ i32 count(i32 taps_x, i32 taps_y) { return taps_x + taps_y + taps_x * taps_y; }
 };
 
 __device__ __forceinline__ bool is_larger(double a, i32 at_a, double b, i32 at_b) {
@@ -28,7 +39,7 @@ template <typename C> __device__ __forceinline__ void prepare_taps(const TapsPar
     __shared__ double magnitudes[THREADS];
     __shared__ i32 positions[THREADS];
     __shared__ i32 faults[THREADS];
-    const Taps<C> taps(p.prepared, p.taps_x, p.taps_y);
+    const Taps<C> taps(pointer<const TapsHeader>(p.prepared), p.taps_x, p.taps_y);
     C *full = const_cast<C *>(taps.full), *factors_x = const_cast<C *>(taps.x), *factors_y = const_cast<C *>(taps.y);
     const i32 count = p.taps_x * p.taps_y, thread = threadIdx.x;
     // As given by the caller, in the order in which taps meet samples.
@@ -84,8 +95,6 @@ template <typename C> __device__ __forceinline__ void prepare_taps(const TapsPar
     if (thread == 0) {
         i32 any = 0;
         for (i32 k = 0; k < THREADS; k++) any |= faults[k];
-        TapsHeader *header = const_cast<TapsHeader *>(taps.header);
-        header->separable = !any;
-        header->finite = !(any & NOT_FINITE);
+        *const_cast<TapsHeader *>(taps.header) = TapsHeader{!any, !(any & NOT_FINITE), {0, 0}};
     }
 }

@@ -1,33 +1,7 @@
 // The usual factors with four taps: every thread computes a small rectangle of outputs in registers from the window.
 #pragma once
 #include "upfirdn2d/exact.cuh"
-
-// The widest aligned shared-memory reads that every thread's first column allows.
-template <typename C, int COUNT, int UNIT>
-__device__ __forceinline__ void read_row(const C *row, C (&values)[COUNT]) {
-    static_assert(COUNT % UNIT == 0, "whole units");
-    if constexpr (sizeof(C) * UNIT == 16) {
-#pragma unroll
-        for (int i = 0; i < COUNT; i += UNIT) {
-            if constexpr (sizeof(C) == 4) {
-                const float4 v = *reinterpret_cast<const float4 *>(row + i);
-                values[i] = v.x, values[i + 1] = v.y, values[i + 2] = v.z, values[i + 3] = v.w;
-            } else {
-                const double2 v = *reinterpret_cast<const double2 *>(row + i);
-                values[i] = v.x, values[i + 1] = v.y;
-            }
-        }
-    } else if constexpr (sizeof(C) * UNIT == 8 && sizeof(C) == 4) {
-#pragma unroll
-        for (int i = 0; i < COUNT; i += 2) {
-            const float2 v = *reinterpret_cast<const float2 *>(row + i);
-            values[i] = v.x, values[i + 1] = v.y;
-        }
-    } else {
-#pragma unroll
-        for (int i = 0; i < COUNT; i++) values[i] = row[i];
-    }
-}
+#include "vector.cuh"
 
 template <typename T, int UP, int DOWN> struct Tiled {
     using C = Compute<T>;
@@ -177,16 +151,20 @@ template <typename T, int UP, int DOWN> struct Tiled {
     static __device__ __forceinline__ void run(const UpFirDn2dParameters &p) {
         extern __shared__ double2 dynamic[];
         i64 *origins = reinterpret_cast<i64 *>(dynamic);
-        C *window = reinterpret_cast<C *>(origins + THREADS);
+        TapsHeader *staged = reinterpret_cast<TapsHeader *>(origins + THREADS);
+        C *window = Taps<C>::after(staged, TAPS, TAPS);
         const i32 across = p.tile_width_log2 - WIDTH_LOG2, down = p.tile_height_log2 - HEIGHT_LOG2; // threads, log2
         const i32 thread = threadIdx.x, depth = p.planes_per_block;
         const i32 thread_x = thread & ((1 << across) - 1), thread_y = (thread >> across) & ((1 << down) - 1);
         const i32 thread_z = thread >> (across + down);
         const Tile tile(p.tiles_x, p.tiles_y, p.tile_width_log2, p.tile_height_log2, depth);
-        const Taps<C> taps(p.prepared, TAPS, TAPS);
+        const Taps<C> taps(staged, TAPS, TAPS);
+        Taps<C>::stage(p.prepared, staged, TAPS, TAPS);
+        const i32 planes = stage_origins(p, origins, tile, depth);
+        __syncthreads();
         if (!taps.header->finite) return filter_exactly<T>(p, tile, tile.plane, depth);
         const Axis x(tile.x, UP, DOWN, i32(p.pad_x)), y(tile.y, UP, DOWN, i32(p.pad_y));
-        load_window<T, true>(p, origins, window, tile, depth, x.start, y.start);
+        load_window<T, true>(p, origins, window, planes, x.start, y.start);
         __syncthreads();
 
         const bool busy = thread_z < depth && tile.plane + thread_z < p.planes;

@@ -33,38 +33,62 @@ __device__ __forceinline__ i64 plane_offset(i32 plane, i64 channels, const i64 (
     return i64(batch) * strides[0] + i64(u32(plane) - batch * u32(channels)) * strides[1];
 }
 
-// Neighbouring threads read neighbouring columns of one row, beginning at a whole sector of memory; four loads are under
-// way before the first is stored. ADJACENT: columns lie side by side in memory. `origins` is shared memory for the
-// offsets of the planes, THREADS of them.
-template <typename T, bool ADJACENT, typename C>
-__device__ __forceinline__ void load_window(const UpFirDn2dParameters &p, i64 *origins, C *window, const Tile &tile,
-                                            i32 depth, i32 start_x, i32 start_y) {
-    const i32 thread = threadIdx.x;
-    const i32 planes = i32(p.planes) - tile.plane < depth ? i32(p.planes) - tile.plane : depth;
+// The offsets of the tile's planes, in shared memory; a barrier must follow.
+__device__ __forceinline__ i32 stage_origins(const UpFirDn2dParameters &p, i64 *origins, const Tile &tile, i32 depth) {
+    const i32 thread = threadIdx.x, left = i32(p.planes) - tile.plane, planes = left < depth ? left : depth;
     if (thread < planes) origins[thread] = plane_offset(tile.plane + thread, p.channels, p.input_strides);
-    __syncthreads();
-    const i32 lines = p.window_height * planes, row_threads = 1 << p.row_threads_log2;
-    const i32 stride_y = i32(p.input_strides[2]), stride_x = ADJACENT ? 1 : i32(p.input_strides[3]);
+    return planes;
+}
+
+// Neighbouring threads read neighbouring columns of one row, beginning at a whole sector of memory; four loads are under
+// way before the first is stored. ADJACENT: columns lie side by side in memory. WARPS: one warp a row.
+template <typename T, bool ADJACENT, bool WARPS, typename C>
+__device__ __forceinline__ void load_rows(const UpFirDn2dParameters &p, const i64 *origins, C *window, i32 planes,
+                                          i32 start_x, i32 start_y) {
+    const i32 thread = threadIdx.x, width = p.window_width, lines = p.window_height * planes;
+    const i32 row_threads_log2 = WARPS ? 5 : p.row_threads_log2, row_threads = 1 << row_threads_log2;
+    const i64 stride_x = ADJACENT ? 1 : p.input_strides[3];
     // Columns before the window that share its first sector: the loads begin there, and skip them.
     const i32 ahead = ADJACENT ? start_x & i32(32 / sizeof(T) - 1) : 0;
-    for (i32 line = thread >> p.row_threads_log2; line < lines; line += THREADS >> p.row_threads_log2) {
+    // The columns from `low` on are inside the input, `known` of them.
+    const i32 low = start_x < 0 ? -start_x : 0, left = i32(p.input_width) - start_x, end = left < width ? left : width;
+    const i32 known = end > low ? end - low : 0;
+    for (i32 line = thread >> row_threads_log2; line < lines; line += THREADS >> row_threads_log2) {
         const i32 z = divide(line, p.height_magic), row = line - z * p.window_height, y = start_y + row;
-        C *target = window + z * p.plane_pitch + row * p.pitch;
-        const T *source = pointer<const T>(p.input) + origins[z];
-        const bool inside = u32(y) < u32(p.input_height);
-        for (i32 first = (thread & (row_threads - 1)) - ahead; first < p.window_width; first += 4 * row_threads) {
+        const u32 columns = u32(y) < u32(p.input_height) ? known : 0;
+        i32 column = (thread & (row_threads - 1)) - ahead;
+        C *target = window + z * p.plane_pitch + row * p.pitch + column;
+        const T *source =
+            pointer<const T>(p.input) + origins[z] + y * i32(p.input_strides[2]) + (start_x + column) * stride_x;
+        for (; column + 3 * row_threads < width; column += 4 * row_threads) {
             C values[4];
 #pragma unroll
             for (int k = 0; k < 4; k++) {
-                const i32 column = first + k * row_threads, x = start_x + column;
-                const bool known = inside && column >= 0 && column < p.window_width && u32(x) < u32(p.input_width);
-                values[k] = known ? widen(source[y * stride_y + x * stride_x]) : C(0);
+                const bool inside = u32(column + k * row_threads - low) < columns;
+                values[k] = inside ? widen(source[k * row_threads * stride_x]) : C(0);
             }
 #pragma unroll
             for (int k = 0; k < 4; k++) {
-                const i32 column = first + k * row_threads;
-                if (column >= 0 && column < p.window_width) target[column] = values[k];
+                if ((WARPS && k > 0) || column + k * row_threads >= 0) target[k * row_threads] = values[k];
             }
+            source += 4 * row_threads * stride_x;
+            target += 4 * row_threads;
         }
+        for (; column < width; column += row_threads) {
+            const C value = u32(column - low) < columns ? widen(*source) : C(0);
+            if (column >= 0) *target = value;
+            source += row_threads * stride_x;
+            target += row_threads;
+        }
+    }
+}
+
+template <typename T, bool ADJACENT, typename C>
+__device__ __forceinline__ void load_window(const UpFirDn2dParameters &p, const i64 *origins, C *window, i32 planes,
+                                            i32 start_x, i32 start_y) {
+    if (p.row_threads_log2 == 5) {
+        load_rows<T, ADJACENT, true>(p, origins, window, planes, start_x, start_y);
+    } else {
+        load_rows<T, ADJACENT, false>(p, origins, window, planes, start_x, start_y);
     }
 }

@@ -2,16 +2,18 @@
 //!
 //! cudarc panics where the library or one of its functions is missing; so both are looked for here first.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::panic::catch_unwind;
 use std::sync::OnceLock;
 
 use cudarc::driver::{result, sys};
 
 use crate::core::device::Device;
 use crate::core::error::{Error, Result};
+use crate::devices::cuda::modules::{DRIVER_NEEDED, PTX_VERSION};
+use crate::devices::cuda::of;
 
 /// Every function of the driver that this crate calls, by the name that cudarc looks up.
-const REQUIRED: [&str; 26] = [
+const REQUIRED: [&str; 25] = [
     "cuInit",
     "cuDriverGetVersion",
     "cuGetErrorName",
@@ -24,20 +26,19 @@ const REQUIRED: [&str; 26] = [
     "cuDevicePrimaryCtxRetain",
     "cuCtxGetCurrent",
     "cuCtxSetCurrent",
+    "cuCtxSynchronize",
     "cuModuleLoadData",
     "cuModuleGetFunction",
     "cuLaunchKernel",
     "cuMemAlloc_v2",
     "cuMemFree_v2",
-    "cuMemcpyHtoDAsync_v2",
-    "cuMemcpyDtoHAsync_v2",
-    "cuMemcpyDtoDAsync_v2",
+    "cuMemcpyHtoD_v2",
+    "cuMemcpyDtoH_v2",
     "cuPointerGetAttribute",
     "cuStreamSynchronize",
     "cuStreamWaitEvent",
     "cuEventCreate",
     "cuEventRecord",
-    "cuEventDestroy_v2",
 ];
 /// Needed only where the device has memory pools.
 const POOLS: [&str; 2] = ["cuMemAllocAsync", "cuMemFreeAsync"];
@@ -53,27 +54,33 @@ pub struct Driver {
     pub pools: bool,
 }
 
-/// The driver, or the reason why there is none. Asked once; never panics.
-pub fn driver() -> std::result::Result<Driver, &'static str> {
-    static DRIVER: OnceLock<std::result::Result<Driver, String>> = OnceLock::new();
-    let asked = DRIVER.get_or_init(|| {
-        // The symbols are checked below; this is for a library that lies about itself while it is loaded.
-        catch_unwind(AssertUnwindSafe(find)).unwrap_or_else(|_| Err("the CUDA driver library cannot be used".into()))
-    });
-    asked.as_ref().copied().map_err(String::as_str)
+/// The driver, or the reason why there is none; never panics. The library is looked for once; a driver that would not
+/// start is asked again the next time.
+pub fn driver() -> std::result::Result<Driver, String> {
+    static LIBRARY: OnceLock<std::result::Result<bool, String>> = OnceLock::new();
+    static DRIVER: OnceLock<Driver> = OnceLock::new();
+    if let Some(driver) = DRIVER.get() {
+        return Ok(*driver);
+    }
+    // The symbols are checked; this is for a library that lies about itself while it is loaded.
+    let unusable = || "the CUDA driver library cannot be used".to_string();
+    let pools = LIBRARY.get_or_init(|| catch_unwind(find).unwrap_or_else(|_| Err(unusable()))).clone()?;
+    let driver = catch_unwind(|| start(pools)).unwrap_or_else(|_| Err(unusable()))?;
+    Ok(*DRIVER.get_or_init(|| driver))
 }
 
 /// As [`driver`], with a device that must be among its devices.
 pub fn require(ordinal: u32) -> Result<Driver> {
     let refuse = |reason: String| Error::Device { device: Device::Cuda(ordinal).to_string(), reason };
-    let driver = driver().map_err(|reason| refuse(reason.into()))?;
+    let driver = driver().map_err(refuse)?;
     if ordinal >= driver.devices {
         return Err(refuse(format!("there are {} CUDA devices, numbered from 0", driver.devices)));
     }
     Ok(driver)
 }
 
-fn find() -> std::result::Result<Driver, String> {
+/// Looks for the library and its functions; answers whether it knows stream-ordered allocation.
+fn find() -> std::result::Result<bool, String> {
     // SAFETY: loads the system's CUDA driver library, whose initialisers are the vendor's; the answer is a flag.
     if !unsafe { sys::is_culib_present() } {
         return Err("no CUDA driver library (libcuda) was found".into());
@@ -87,17 +94,36 @@ fn find() -> std::result::Result<Driver, String> {
     if !absent.is_empty() {
         return Err(format!("the CUDA driver library lacks {}", absent.join(", ")));
     }
-    let words = |doing: &str, error| match super::driver_error(0, doing, error) {
-        Error::Device { reason, .. } => reason,
-        other => other.to_string(),
+    Ok(missing(&POOLS).is_empty())
+}
+
+fn start(pools: bool) -> std::result::Result<Driver, String> {
+    let words = |doing: &'static str| {
+        move |failed| match super::driver_error(0, doing, failed) {
+            Error::Device { reason, .. } => reason,
+            other => other.to_string(),
+        }
     };
-    result::init().map_err(|error| words("starting the driver", error))?;
-    let devices = result::device::get_count().map_err(|error| words("counting devices", error))?;
-    if devices <= 0 {
-        return Err("the CUDA driver has no device".into());
-    }
     let mut version = 0;
     // SAFETY: the driver writes one integer to the address, which outlives the call.
-    unsafe { sys::cuDriverGetVersion(&mut version) }.result().map_err(|error| words("asking its version", error))?;
-    Ok(Driver { devices: devices as u32, version, pools: missing(&POOLS).is_empty() })
+    let asked = unsafe { sys::cuDriverGetVersion(&mut version) }.result().map_err(of("cuDriverGetVersion"));
+    asked.map_err(words("asking the driver's version"))?;
+    if version < DRIVER_NEEDED {
+        let (found, needed) = (version_name(version), version_name(DRIVER_NEEDED));
+        return Err(format!(
+            "the CUDA driver is too old: it serves {found}, and PTX {PTX_VERSION}, as which the kernels ship, \
+             needs one for {needed} or later"
+        ));
+    }
+    result::init().map_err(of("cuInit")).map_err(words("starting the driver"))?;
+    let devices = result::device::get_count().map_err(of("cuDeviceGetCount")).map_err(words("counting devices"))?;
+    match devices {
+        1.. => Ok(Driver { devices: devices as u32, version, pools }),
+        _ => Err("the CUDA driver has no device".into()),
+    }
+}
+
+/// A version as the driver counts it, in words: 12040 is CUDA 12.4.
+pub fn version_name(version: i32) -> String {
+    format!("CUDA {}.{}", version / 1000, version % 1000 / 10)
 }

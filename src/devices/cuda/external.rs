@@ -1,7 +1,7 @@
 //! Memory and streams that belong to others.
 
 use std::any::Any;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 
 use cudarc::driver::{result, sys};
 
@@ -9,8 +9,8 @@ use crate::core::device::{Device, Stream};
 use crate::core::error::{Error, Result};
 use crate::core::shape::{Strides, extent};
 use crate::core::tensor::{Storage, Tensor, TensorType};
-use crate::devices::cuda::context::{Context, handle};
-use crate::devices::cuda::{available, driver_error};
+use crate::devices::cuda::context::{Context, Event, handle};
+use crate::devices::cuda::{available, driver_error, of};
 
 /// Foreign memory: its owner is kept alive, and only the owner frees it.
 struct External {
@@ -79,7 +79,8 @@ pub fn device_of(address: u64) -> Result<u32> {
     // SAFETY: the driver writes one integer to the place given, and takes any address.
     unsafe { sys::cuPointerGetAttribute((&raw mut ordinal).cast(), attribute, address) }
         .result()
-        .map_err(|error| driver_error(0, &format!("asking whose memory {address:#x} is"), error))?;
+        .map_err(of("cuPointerGetAttribute"))
+        .map_err(|failed| driver_error(0, &format!("asking whose memory {address:#x} is"), failed))?;
     u32::try_from(ordinal).map_err(|_| Error::Device {
         device: "cuda".into(),
         reason: format!("the address {address:#x} is not memory of a CUDA device"),
@@ -94,16 +95,19 @@ pub unsafe fn order(context: &Context, earlier: Stream, later: Stream) -> Result
     if earlier == later {
         return Ok(());
     }
+    // A stream waits for what the event meant when it was told to, so one event serves all, one after the other.
+    let mut event = context.event.lock().unwrap_or_else(PoisonError::into_inner);
     context.with("ordering two streams", || {
-        let event = result::event::create(sys::CUevent_flags::CU_EVENT_DISABLE_TIMING)?;
-        // SAFETY: the event was just made in this context; the streams are the caller's promise. An event may be
-        // destroyed while waited for: the driver keeps it until then.
+        if event.is_none() {
+            let flags = sys::CUevent_flags::CU_EVENT_DISABLE_TIMING;
+            *event = Some(Event(result::event::create(flags).map_err(of("cuEventCreate"))?));
+        }
+        let Some(Event(event)) = *event else { return Ok(()) };
+        let flags = sys::CUevent_wait_flags::CU_EVENT_WAIT_DEFAULT;
+        // SAFETY: the event was made in this context and is never destroyed; the streams are the caller's promise.
         unsafe {
-            let ordered = result::event::record(event, handle(earlier)).and_then(|()| {
-                result::stream::wait_event(handle(later), event, sys::CUevent_wait_flags::CU_EVENT_WAIT_DEFAULT)
-            });
-            result::event::destroy(event)?;
-            ordered
+            result::event::record(event, handle(earlier)).map_err(of("cuEventRecord"))?;
+            result::stream::wait_event(handle(later), event, flags).map_err(of("cuStreamWaitEvent"))
         }
     })
 }

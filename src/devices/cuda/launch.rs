@@ -5,6 +5,7 @@ use cudarc::driver::result;
 use crate::core::device::Stream;
 use crate::core::error::{Error, Result};
 use crate::devices::cuda::context::{Context, handle};
+use crate::devices::cuda::of;
 use crate::devices::cuda::parameters::{Parameters, THREADS};
 
 /// The most blocks a grid has along x.
@@ -44,17 +45,12 @@ impl Context {
         }
         let mut parameters = *parameters;
         let mut pointers = [(&raw mut parameters).cast()];
-        // SAFETY: the function belongs to this context; its parameter is one struct of the size just compared, read by
-        // the driver before the call returns; what the struct says is the caller's promise.
-        self.with(&format!("launching {kernel}"), || unsafe {
-            result::launch_kernel(
-                function,
-                (launch.blocks as u32, 1, 1),
-                (THREADS, 1, 1),
-                launch.shared_bytes,
-                handle(stream),
-                &mut pointers,
-            )
+        self.with(&format!("launching {kernel}"), || {
+            let (grid, block) = ((launch.blocks as u32, 1, 1), (THREADS, 1, 1));
+            // SAFETY: the function belongs to this context; its parameter is one struct of the size just compared, read
+            // by the driver before the call returns; what the struct says is the caller's promise.
+            unsafe { result::launch_kernel(function, grid, block, launch.shared_bytes, handle(stream), &mut pointers) }
+                .map_err(of("cuLaunchKernel"))
         })
     }
 }

@@ -2,15 +2,15 @@
 
 use std::sync::Arc;
 
+use cudarc::driver::result;
 use cudarc::driver::sys::CUresult;
-use cudarc::driver::{DriverError, result};
 
 use crate::core::device::{Device, Stream};
 use crate::core::error::{Error, Result};
 use crate::core::shape::{Strides, may_self_overlap};
 use crate::core::tensor::{Storage, Tensor, TensorType};
-use crate::devices::cuda::context::{Context, context, handle};
-use crate::devices::cuda::map;
+use crate::devices::cuda::context::{Context, NotDone, context, handle};
+use crate::devices::cuda::{map, of};
 use crate::devices::{self, cpu};
 
 /// Memory that this crate allocated; freed when dropped, in the order of its stream.
@@ -24,26 +24,23 @@ pub struct Memory {
 impl Memory {
     /// Uninitialised memory, usable by work put on `stream` from now on.
     pub fn new(context: &'static Context, bytes: usize, stream: Stream) -> Result<Self> {
-        let allocate = |size: usize| {
-            let call = || {
-                // SAFETY: asks for memory of the current context; the stream is the default one or kept by its owner.
-                let address = unsafe {
-                    match context.pools {
-                        true => result::malloc_async(handle(stream), size),
-                        false => result::malloc_sync(size),
-                    }
-                };
-                match address {
-                    Err(DriverError(CUresult::CUDA_ERROR_OUT_OF_MEMORY)) => Ok(None),
-                    other => other.map(Some),
+        // An allocation of nothing is refused by the driver, and every tensor has an address.
+        let size = bytes.max(1);
+        let memory = context.with(&format!("allocating {size} bytes"), || {
+            // SAFETY: asks for memory of the current context; the stream is the default one or kept by its owner.
+            let address = unsafe {
+                match context.pools {
+                    true => result::malloc_async(handle(stream), size).map_err(of("cuMemAllocAsync")),
+                    false => result::malloc_sync(size).map_err(of("cuMemAlloc")),
                 }
             };
-            context.with(&format!("allocating {size} bytes"), call)
-        };
-        // An allocation of nothing is refused by the driver, and every tensor has an address.
-        let address = allocate(bytes.max(1))?;
-        let address = address.ok_or_else(|| Error::OutOfMemory { device: context.device().to_string(), bytes })?;
-        Ok(Memory { context, address, bytes, stream })
+            match address {
+                Err(failed) if failed.error.0 == CUresult::CUDA_ERROR_OUT_OF_MEMORY => Ok(None),
+                // Owned before anything else can fail, so that nothing is left behind.
+                address => address.map(|address| Some(Memory { context, address, bytes, stream })),
+            }
+        })?;
+        memory.ok_or_else(|| Error::OutOfMemory { device: context.device().to_string(), bytes })
     }
 
     /// The first byte's address on the device.
@@ -54,14 +51,19 @@ impl Memory {
 
 impl Drop for Memory {
     fn drop(&mut self) {
-        // An error here is one of earlier work, which its own caller is told, or of a process that is ending.
-        // SAFETY: `new` allocated this address and nobody else frees it; work that uses it was put on the same stream.
-        let _ = self.context.with("freeing memory", || unsafe {
-            match self.context.pools {
-                true => result::free_async(self.address, handle(self.stream)),
-                false => result::free_sync(self.address),
+        let freed = self.context.with_current("freeing memory", || {
+            // SAFETY: `new` allocated this address and nobody else frees it; work that uses it is on the same stream.
+            unsafe {
+                match self.context.pools {
+                    true => result::free_async(self.address, handle(self.stream)).map_err(of("cuMemFreeAsync")),
+                    false => result::free_sync(self.address).map_err(of("cuMemFree")),
+                }
             }
         });
+        // Nobody can be told here: the next call to the device tells it, and tries again.
+        if let Err(NotDone { error, ran }) = freed {
+            self.context.leave_behind((!ran).then_some(self.address), error);
+        }
     }
 }
 
@@ -130,10 +132,11 @@ fn upload(from: &Tensor, to: Tensor, ordinal: u32) -> Result<Tensor> {
         let (source, target) = (from.view(), to.view());
         // SAFETY: a dense tensor's elements fill `bytes` bytes from its first element, on either side.
         let source = unsafe { std::slice::from_raw_parts(source.pointer.cast_const(), bytes) };
-        context.with("copying to the device", || unsafe {
+        context.with("copying to the device", || {
             // SAFETY: the target was just allocated with that many bytes, on the default stream.
-            result::memcpy_htod_async(target.pointer as u64, source, handle(Stream::default()))
+            unsafe { result::memcpy_htod_sync(target.pointer as u64, source) }.map_err(of("cuMemcpyHtoD"))
         })?;
+        // The call returns when the host's bytes are read; streams of others may use the tensor at once.
         context.synchronize(Stream::default())?;
     }
     Ok(to)
@@ -148,11 +151,10 @@ fn download(from: &Tensor, ordinal: u32) -> Result<Tensor> {
         let source = from.view();
         // SAFETY: the target was just allocated with that many bytes; they are only written through this slice.
         let target = unsafe { std::slice::from_raw_parts_mut(to.view().pointer, bytes) };
-        context.with("copying from the device", || unsafe {
-            // SAFETY: the source is dense, so its elements fill `bytes` bytes; its storage outlives the wait below.
-            result::memcpy_dtoh_async(target, source.pointer as u64, handle(Stream::default()))
+        context.with("copying from the device", || {
+            // SAFETY: the source is dense, so its elements fill `bytes` bytes; the call returns when they are here.
+            unsafe { result::memcpy_dtoh_sync(target, source.pointer as u64) }.map_err(of("cuMemcpyDtoH"))
         })?;
-        context.synchronize(Stream::default())?;
     }
     Ok(to)
 }

@@ -19,13 +19,28 @@ use cudarc::driver::DriverError;
 use crate::core::device::Device;
 use crate::core::error::Error;
 
-/// An error of the driver in its own words.
+/// A call of the driver that failed.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Failed {
+    call: &'static str,
+    error: DriverError,
+}
+
+/// What a call of the driver answers.
+pub(crate) type Answer<R> = std::result::Result<R, Failed>;
+
+/// Names the call whose error this is.
+pub(crate) fn of(call: &'static str) -> impl Fn(DriverError) -> Failed {
+    move |error| Failed { call, error }
+}
+
+/// An error of the driver: what was attempted, the call, and the driver's own words.
 #[cold]
-pub(crate) fn driver_error(ordinal: u32, doing: &str, error: DriverError) -> Error {
+pub(crate) fn driver_error(ordinal: u32, doing: &str, Failed { call, error }: Failed) -> Error {
     let words = |text: Result<&std::ffi::CStr, DriverError>| match text {
         Ok(text) => text.to_string_lossy().into_owned(),
         Err(_) => format!("error {}", error.0 as u32),
     };
-    let reason = format!("{doing}: {}: {}", words(error.error_name()), words(error.error_string()));
+    let reason = format!("{doing}: {call}: {}: {}", words(error.error_name()), words(error.error_string()));
     Error::Device { device: Device::Cuda(ordinal).to_string(), reason }
 }

@@ -8,6 +8,7 @@ use cudarc::driver::{result, sys};
 
 use crate::core::error::{Error, Result};
 use crate::devices::cuda::context::Context;
+use crate::devices::cuda::of;
 
 /// One module an operator folder: its name and its text.
 pub const MODULES: [(&str, &str); 5] = [
@@ -17,6 +18,13 @@ pub const MODULES: [(&str, &str); 5] = [
     ("reduce_sum", include_str!("../../../cuda/ptx/reduce_sum.ptx")),
     ("upfirdn2d", include_str!("../../../cuda/ptx/upfirdn2d.ptx")),
 ];
+
+/// The version that every module declares.
+pub const PTX_VERSION: &str = "6.0";
+/// The oldest driver that reads this version, as the driver counts: CUDA 9.0.
+pub const DRIVER_NEEDED: i32 = 9000;
+/// The compute capability that every module is written for; newer devices run it too.
+pub const CAPABILITY_NEEDED: (i32, i32) = (5, 0);
 
 #[derive(Default)]
 struct Table {
@@ -50,12 +58,13 @@ impl Context {
             device: self.device().to_string(),
             reason: format!("the PTX of {name} holds a zero byte"),
         })?;
-        // SAFETY: the image is a text that ends in zero; the driver copies what it keeps.
-        let loaded = self.with(&format!("loading the kernels of {name}"), || unsafe {
-            result::module::load_data(image.as_ptr().cast())
-        })?;
-        table.modules.insert(name, loaded);
-        Ok(loaded)
+        self.with(&format!("loading the kernels of {name}"), || {
+            // SAFETY: the image is a text that ends in zero; the driver copies what it keeps.
+            let loaded = unsafe { result::module::load_data(image.as_ptr().cast()) }.map_err(of("cuModuleLoadData"))?;
+            // Remembered before anything else can fail, so that no module is loaded twice.
+            table.modules.insert(name, loaded);
+            Ok(loaded)
+        })
     }
 
     /// A kernel and the size of its parameters.
@@ -73,10 +82,25 @@ impl Context {
             .ok_or_else(|| broken(format!("the module {module} has no kernel {kernel}")))?;
         let loaded = self.module(&mut table, name, text)?;
         let symbol = CString::new(kernel).map_err(|_| broken(format!("{kernel:?} is no kernel's name")))?;
-        // SAFETY: the module was loaded in this context and is never unloaded.
-        let function =
-            self.with(&format!("finding {kernel}"), || unsafe { result::module::get_function(loaded, symbol) })?;
+        let function = self.with(&format!("finding {kernel}"), || {
+            // SAFETY: the module was loaded in this context and is never unloaded.
+            unsafe { result::module::get_function(loaded, symbol) }.map_err(of("cuModuleGetFunction"))
+        })?;
         table.functions.insert(kernel.to_string(), (function, bytes));
         Ok((function, bytes))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{CAPABILITY_NEEDED, MODULES, PTX_VERSION};
+
+    #[test]
+    fn every_module_declares_what_drivers_and_devices_are_asked_for() {
+        let (major, minor) = CAPABILITY_NEEDED;
+        let header = format!(".version {PTX_VERSION}\n.target sm_{major}{minor}\n");
+        for (name, text) in MODULES {
+            assert!(text.starts_with(&header), "{name}");
+        }
     }
 }

@@ -13,8 +13,8 @@ pub const MAX_RANK: usize = 8;
 pub const CHUNK: u64 = 8192;
 /// Operands of one contiguous Sum launch.
 pub const SUM_INPUTS: usize = 8;
-/// Channels-last tiles hold this many bytes of channels a pixel.
-pub const PIXEL_BYTES: usize = 64;
+/// Channels-last FusedLeakyRelu: vectors of channels side by side in a block.
+pub const MAX_COLUMNS: u64 = 8;
 
 /// The number by which kernels know an element type.
 pub const fn type_code(dtype: DType) -> i32 {
@@ -343,7 +343,7 @@ parameters!(
         channels_fastest: i32,
         /// Tiled: planes of a block.
         planes_per_block: i32,
-        /// Neighbouring threads that load one row of the window.
+        /// Neighbouring threads that load one row of the window; channels last: one pixel of it.
         row_threads_log2: i32,
     }
 );
@@ -424,7 +424,7 @@ mod tests {
             ("MAX_RANK", MAX_RANK as u64),
             ("CHUNK", CHUNK),
             ("SUM_INPUTS", SUM_INPUTS as u64),
-            ("PIXEL_BYTES", PIXEL_BYTES as u64),
+            ("MAX_COLUMNS", MAX_COLUMNS),
         ] {
             assert!(header.contains(&format!(" {name} = {value},")), "{name}");
         }

@@ -144,8 +144,11 @@ impl Operation {
 
     /// Why there is no gradient, if there is none: asked before a pass frees anything.
     pub fn check(&self) -> Result<()> {
-        if self.plan.is_ok() {
-            return Ok(());
+        match &self.plan {
+            Ok(_) => return Ok(()),
+            // What the gradient reads could not be kept: no gradient of later has it either.
+            Err(error @ (Error::Device { .. } | Error::OutOfMemory { .. })) => return Err(error.clone()),
+            Err(_) => {}
         }
         let wanted: Vec<bool> = self.edges.iter().map(Option::is_some).collect();
         self.plan(&vec![true; self.def.outputs.len()], &wanted).map(drop)
@@ -202,10 +205,12 @@ pub fn record(
                 Ref::OutputGradient(_) | Ref::Made(_) => None,
             };
             let Some(variable) = variable else { continue };
-            match (used, shape_of(variable.value())) {
-                (Use::Values, _) => drop(saved.insert(place, Saved::new(variable))),
-                (Use::Shape, Ok(shape)) => drop(saved.insert(place, Saved::new(&Variable::constant(shape)))),
-                (Use::Shape, Err(error)) => failed = Some(error),
+            match used {
+                Use::Values => drop(saved.insert(place, Saved::new(variable))),
+                Use::Shape => match shape_of(variable.value()) {
+                    Ok(shape) => drop(saved.insert(place, Saved::new(&Variable::constant(shape)))),
+                    Err(error) => failed = Some(error),
+                },
             }
         }
     }

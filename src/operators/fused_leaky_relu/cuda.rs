@@ -12,13 +12,19 @@ use crate::devices::cuda::layout::{Merged, merge};
 use crate::devices::cuda::map::{self, address, are_aligned, blocks, dense, dense_target, moved, steps};
 use crate::devices::cuda::memory::Memory;
 use crate::devices::cuda::parameters::{
-    BiasReduceParameters, CHUNK, FinishParameters, FusedParameters, StridedFusedParameters, THREADS, VECTORS, suffix,
-    type_code,
+    BiasReduceParameters, CHUNK, FinishParameters, FusedParameters, MAX_COLUMNS, StridedFusedParameters, THREADS,
+    VECTORS, suffix, type_code,
 };
 
 const MODULE: &str = "fused_leaky_relu";
 /// Planes of fewer vectors share blocks: below, more than half of a block would idle.
 const MIN_PLANE_VECTORS: i64 = 128;
+/// Channels last: rows that each thread goes down, so that biases are read and sums written once for many elements.
+const ROWS_PER_THREAD: u64 = 16;
+/// The same where that would give too few blocks.
+const FEWER_ROWS_PER_THREAD: u64 = 4;
+/// Fewer blocks than this leave a GPU idle.
+const ENOUGH_BLOCKS: u64 = 128;
 
 /// Y of X and, unless omitted, B.
 pub fn forward(call: &Call<'_>) -> Result<()> {
@@ -89,6 +95,29 @@ impl Grouping {
     /// Whether channels are innermost and whole vectors.
     fn has_columns(&self) -> bool {
         self.inner == 1 && self.channels % self.lanes == 0 && self.channels / self.lanes <= i64::from(i32::MAX)
+    }
+
+    /// Threads side by side along the channels, each with one vector of them.
+    fn columns(&self) -> u64 {
+        ((self.channels / self.lanes) as u64).next_power_of_two().min(MAX_COLUMNS)
+    }
+
+    fn rows_per_block(&self, rows_per_thread: u64) -> u64 {
+        u64::from(THREADS) / self.columns() * rows_per_thread
+    }
+
+    fn row_blocks(&self, rows_per_thread: u64) -> u64 {
+        (self.outer() as u64).div_ceil(self.rows_per_block(rows_per_thread))
+    }
+
+    fn column_blocks(&self, rows_per_thread: u64) -> u64 {
+        let groups = ((self.channels / self.lanes) as u64).div_ceil(self.columns());
+        self.row_blocks(rows_per_thread).saturating_mul(groups)
+    }
+
+    fn in_columns(&self, parameters: FusedParameters, rows_per_thread: u64) -> FusedParameters {
+        let (columns, rows_per_block) = (self.columns() as i32, self.rows_per_block(rows_per_thread) as i32);
+        FusedParameters { columns, rows_per_block, ..parameters }
     }
 
     /// From one vector of a thread to its next: a multiple of the period of the biases, or everything.
@@ -178,6 +207,14 @@ impl<'a> Job<'a> {
             let kernel = format!("{name}_planes_{suffix}");
             return self.launch_grouped(&kernel, grouping.plane_blocks() as u64, &parameters);
         }
+        if grouping.has_columns() {
+            let enough = |rows: &u64| grouping.column_blocks(*rows) >= ENOUGH_BLOCKS;
+            if let Some(rows) = [ROWS_PER_THREAD, FEWER_ROWS_PER_THREAD].into_iter().find(enough) {
+                let parameters = grouping.in_columns(parameters, rows);
+                let blocks = grouping.column_blocks(rows);
+                return self.launch_grouped(&format!("{name}_columns_{suffix}"), blocks, &parameters);
+            }
+        }
         let threads = parameters.step + grouping.count % grouping.lanes;
         self.launch_grouped(&format!("{name}_flat_{suffix}"), blocks(threads), &parameters)
     }
@@ -236,24 +273,17 @@ impl<'a> Job<'a> {
                 )
             }
             Some(grouping) if grouping.has_columns() => {
-                let width = (grouping.channels / grouping.lanes) as u64;
-                let columns = width.next_power_of_two().min(32);
-                let rows_per_block = u64::from(THREADS) / columns * 16;
-                let row_blocks = (grouping.outer() as u64).div_ceil(rows_per_block);
-                let partials = self.partials(row_blocks as i64 * grouping.channels)?;
-                let parameters = FusedParameters {
-                    partials: partials.address(),
-                    columns: columns as i32,
-                    rows_per_block: rows_per_block as i32,
-                    ..self.parameters(dx, &grouping)
-                };
-                let blocks = row_blocks * width.div_ceil(columns);
+                let row_blocks = grouping.row_blocks(ROWS_PER_THREAD) as i64;
+                let partials = self.partials(row_blocks * grouping.channels)?;
+                let parameters = FusedParameters { partials: partials.address(), ..self.parameters(dx, &grouping) };
+                let parameters = grouping.in_columns(parameters, ROWS_PER_THREAD);
+                let blocks = grouping.column_blocks(ROWS_PER_THREAD);
                 self.launch_grouped(&format!("{NAME}_columns_{suffix}"), blocks, &parameters)?;
                 self.finish(
                     db,
                     FinishParameters {
                         partials: partials.address(),
-                        count: row_blocks as i64,
+                        count: row_blocks,
                         inner: 1,
                         outer_stride: grouping.channels,
                         stride: 1,

@@ -90,6 +90,27 @@ impl Driver {
         Ok(())
     }
 
+    /// Gives a loaded kernel other instructions: those of the kernel of that name in `text`.
+    pub fn replace_kernel(&mut self, name: &str, text: &str) -> std::result::Result<(), String> {
+        let parsed = parse(text).map_err(|error| error.to_string())?;
+        let kernel = parsed.kernels.iter().find(|kernel| kernel.name == name);
+        let kernel = kernel.ok_or_else(|| format!("the text has no kernel `{name}`"))?;
+        let mut found = false;
+        for (handle, module) in &mut self.modules {
+            let Some(place) = module.programs.iter().position(|program| program.name == name) else { continue };
+            let addresses = module.variables.iter().map(|(name, &(address, _))| (name.clone(), address)).collect();
+            let program = Arc::new(decode(&parsed, kernel, &addresses).map_err(|error| error.to_string())?);
+            for function in self.functions.values_mut() {
+                if function.module == *handle && function.program.name == name {
+                    function.program = program.clone();
+                }
+            }
+            module.programs[place] = program;
+            found = true;
+        }
+        found.then_some(()).ok_or_else(|| format!("no loaded module has a kernel `{name}`"))
+    }
+
     /// Finds a kernel of a module.
     pub fn find_function(&mut self, module_handle: Handle, name: &str) -> Result<Handle> {
         let module = self.modules.get(&module_handle).ok_or(Code::INVALID_HANDLE)?;

@@ -123,8 +123,11 @@ impl Driver {
             }
             let failed = self.contexts.get(&context).is_none_or(|context| context.error.is_some());
             let done = next.number;
-            if !failed {
-                self.execute(stream, context, next);
+            match next.work {
+                // Memory comes back even where nothing runs any more.
+                Work::Free { base } if failed => drop(self.release(base)),
+                _ if failed => {}
+                _ => self.execute(stream, context, next),
             }
             if let Some(found) = self.streams.get_mut(&stream) {
                 found.executed = found.executed.max(done);

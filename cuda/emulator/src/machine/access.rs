@@ -146,9 +146,10 @@ impl<'a> State<'a> {
 
     fn shared_access(&mut self, warp: &Warp, request: &mut Request<'_>, addresses: &Addresses) -> Result<(), Abort> {
         let bytes = request.access.bytes();
-        let (passes, ideal) = waves(addresses, bytes);
+        let (passes, ideal, worst) = waves(addresses, bytes);
         self.counters.shared_waves += passes;
         self.counters.ideal_shared_waves += ideal;
+        self.counters.worst_bank_conflict = self.counters.worst_bank_conflict.max(worst);
         let launch = self.shared.launch;
         let mut findings = Vec::new();
         let mut by = Accessor {

@@ -18,6 +18,8 @@ pub struct Counters {
     pub shared_waves: u64,
     /// Passes if no two lanes met in a bank.
     pub ideal_shared_waves: u64,
+    /// The most passes that one access took for each it needed.
+    pub worst_bank_conflict: u64,
     /// Block-wide barriers passed.
     pub barriers: u64,
     /// Warp synchronisations, shuffles and votes included.
@@ -37,6 +39,7 @@ impl Counters {
         self.ideal_sectors += other.ideal_sectors;
         self.shared_waves += other.shared_waves;
         self.ideal_shared_waves += other.ideal_shared_waves;
+        self.worst_bank_conflict = self.worst_bank_conflict.max(other.worst_bank_conflict);
         self.barriers += other.barriers;
         self.warp_barriers += other.warp_barriers;
         self.divergent_branches += other.divergent_branches;
@@ -62,6 +65,7 @@ impl Counters {
             ("ideal_sectors", self.ideal_sectors),
             ("shared_waves", self.shared_waves),
             ("ideal_shared_waves", self.ideal_shared_waves),
+            ("worst_bank_conflict", self.worst_bank_conflict),
             ("barriers", self.barriers),
             ("warp_barriers", self.warp_barriers),
             ("divergent_branches", self.divergent_branches),

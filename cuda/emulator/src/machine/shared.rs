@@ -39,21 +39,21 @@ impl SharedMemory {
     }
 }
 
-/// Passes over the banks that an access of all lanes takes, and the fewest it could take.
+/// Passes over the banks that an access of all lanes takes, the fewest it could take, and the most of any part.
 /// Wide accesses are served for half or a quarter of the warp at a time.
-pub(super) fn waves(addresses: &[(usize, u64)], bytes: usize) -> (u64, u64) {
+pub(super) fn waves(addresses: &[(usize, u64)], bytes: usize) -> (u64, u64, u64) {
     let lanes_per_group = (128 / bytes.max(4)).min(32);
-    let (mut waves, mut ideal) = (0, 0);
+    let (mut waves, mut ideal, mut worst) = (0, 0, 0);
     let mut rest = addresses;
     while let Some(&(first, _)) = rest.first() {
         let group = first / lanes_per_group;
         let count = rest.iter().take_while(|(lane, _)| lane / lanes_per_group == group).count();
         let words = || rest[..count].iter().flat_map(|&(_, at)| at / 4..(at + bytes as u64).div_ceil(4));
-        waves += if meets_in_a_bank(words()) { busiest_bank(words()) } else { 1 };
-        ideal += 1;
+        let passes = if meets_in_a_bank(words()) { busiest_bank(words()) } else { 1 };
+        (waves, ideal, worst) = (waves + passes, ideal + 1, worst.max(passes));
         rest = &rest[count..];
     }
-    (waves, ideal)
+    (waves, ideal, worst)
 }
 
 /// Whether two different words share a bank.
@@ -85,24 +85,25 @@ fn busiest_bank(words: impl Iterator<Item = u64>) -> u64 {
 mod tests {
     use super::waves;
 
-    fn strided(stride: u64, bytes: usize) -> (u64, u64) {
+    fn strided(stride: u64, bytes: usize) -> (u64, u64, u64) {
         let addresses: Vec<(usize, u64)> = (0..32).map(|lane| (lane, lane as u64 * stride)).collect();
         waves(&addresses, bytes)
     }
 
     #[test]
     fn neighbours_take_one_pass_and_a_column_takes_thirty_two() {
-        assert_eq!(strided(4, 4), (1, 1));
-        assert_eq!(strided(8, 4), (2, 1));
-        assert_eq!(strided(128, 4), (32, 1));
-        assert_eq!(strided(132, 4), (1, 1));
-        assert_eq!(strided(0, 4), (1, 1));
-        assert_eq!(strided(2, 2), (1, 1));
+        assert_eq!(strided(4, 4), (1, 1, 1));
+        assert_eq!(strided(8, 4), (2, 1, 2));
+        assert_eq!(strided(128, 4), (32, 1, 32));
+        assert_eq!(strided(132, 4), (1, 1, 1));
+        assert_eq!(strided(0, 4), (1, 1, 1));
+        assert_eq!(strided(2, 2), (1, 1, 1));
     }
 
     #[test]
     fn wide_accesses_are_served_in_parts() {
-        assert_eq!(strided(8, 8), (2, 2));
-        assert_eq!(strided(16, 16), (4, 4));
+        assert_eq!(strided(8, 8), (2, 2, 1));
+        assert_eq!(strided(16, 16), (4, 4, 1));
+        assert_eq!(strided(32, 16), (8, 4, 2));
     }
 }

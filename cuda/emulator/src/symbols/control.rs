@@ -65,6 +65,31 @@ pub extern "C" fn firelu_emulator_reset() {
     lock().reset();
 }
 
+/// Lets contexts that failed work again, which no GPU does: for tests of many faults in one process.
+#[unsafe(no_mangle)]
+pub extern "C" fn firelu_emulator_recover() {
+    lock().recover();
+}
+
+/// Gives a loaded kernel other instructions: those of the kernel of that name in a PTX text. Answers 0, or 1 and a
+/// report if there is no such kernel or the text is refused.
+///
+/// # Safety
+/// Both texts are null-terminated strings.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn firelu_emulator_replace(kernel: Text, text: Text) -> i32 {
+    let (Ok(kernel), Ok(text)) = (kernel.read(), text.read()) else { return 1 };
+    let mut driver = lock();
+    match driver.replace_kernel(&kernel, &text) {
+        Ok(()) => 0,
+        Err(error) => {
+            driver.report(Kind::RefusedModule, || error);
+            driver.publish();
+            1
+        }
+    }
+}
+
 /// Driver calls so far.
 #[unsafe(no_mangle)]
 pub extern "C" fn firelu_emulator_calls() -> u64 {

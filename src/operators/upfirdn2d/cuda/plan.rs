@@ -1,17 +1,24 @@
 //! Which kernel serves a problem, with which tiles: pure arithmetic, nothing is launched here.
 
+use super::TAPS_HEADER;
 use crate::core::dtype::DType;
 use crate::devices::cuda::launch::MAX_BLOCKS;
-use crate::devices::cuda::parameters::{
-    CHUNK, KernelGradientParameters, PIXEL_BYTES, THREADS, UpFirDn2dParameters, suffix,
-};
+use crate::devices::cuda::parameters::{CHUNK, KernelGradientParameters, THREADS, UpFirDn2dParameters, suffix};
 
 /// What every device has, less the few bytes that a kernel may hold for itself.
 const SHARED_BYTES: i64 = 48 * 1024 - 256;
-/// The offsets of a block's planes: one for each thread.
+/// The offsets of a tiled block's planes: one for each thread.
 const ORIGIN_BYTES: i64 = THREADS as i64 * 8;
+/// The offset of the one plane of a general block, with room to a vector's boundary.
+const ORIGIN_BYTES_OF_ONE: i64 = 16;
+/// Blocks that keep any GPU busy: with fewer, larger tiles save no time.
+const ENOUGH_BLOCKS: i64 = 64;
 /// Coordinates stay below this in 32-bit kernels, with room for a tile beyond.
 const NARROW: i64 = 1 << 30;
+/// Channels last: sixteen-byte vectors of channels that a block has of each pixel, at most.
+const MAX_PIXEL_VECTORS: u64 = 4;
+/// Bytes that memory moves at once.
+const SECTOR: i64 = 32;
 /// What the tiled kernels are written for.
 const TILED_TAPS: i32 = 4;
 
@@ -30,6 +37,12 @@ pub struct Form {
 fn window(outputs: i64, up: i32, down: i32, taps: i32) -> i64 {
     let (up, down, taps) = (i64::from(up), i64::from(down), i64::from(taps));
     ((outputs - 1) * down + up - 1) / up + (taps + up - 1) / up
+}
+
+/// Header and taps of the compute type in shared memory, up to a vector's boundary; as `Taps` of `taps.cuh`.
+fn staged_taps(p: &UpFirDn2dParameters, compute: i64) -> i64 {
+    let (taps_x, taps_y) = (i64::from(p.taps_x), i64::from(p.taps_y));
+    TAPS_HEADER as i64 + ((taps_x + taps_y + taps_x * taps_y) * compute + 15) / 16 * 16
 }
 
 /// For division by multiplication; see `divide` in `window.cuh`.
@@ -150,7 +163,8 @@ fn tiled(dtype: DType, p: UpFirDn2dParameters) -> Option<(Form, UpFirDn2dParamet
     // As many planes as there are threads and shared memory for; unaligned outputs are put together there too.
     let staged = if aligned { 0 } else { tile_width * height * threads_y };
     let plane_bytes = plane_pitch.max(staged) * compute;
-    let depth = depth(threads_y).min(p.planes).min((SHARED_BYTES - ORIGIN_BYTES) / plane_bytes);
+    let fixed_bytes = ORIGIN_BYTES + staged_taps(&p, compute);
+    let depth = depth(threads_y).min(p.planes).min((SHARED_BYTES - fixed_bytes) / plane_bytes);
     if depth == 0 {
         return None;
     }
@@ -159,9 +173,44 @@ fn tiled(dtype: DType, p: UpFirDn2dParameters) -> Option<(Form, UpFirDn2dParamet
     let form = Form {
         kernel: format!("upfirdn2d_{name}_{}", suffix(dtype)),
         blocks: grid(&planned, groups)?,
-        shared_bytes: (ORIGIN_BYTES + plane_bytes * depth) as u32,
+        shared_bytes: (fixed_bytes + plane_bytes * depth) as u32,
     };
     Some((form, planned))
+}
+
+/// Tiles of outputs for the forms that take any factors.
+const TILES: [(i64, i64); 12] =
+    [(128, 32), (64, 32), (64, 16), (32, 32), (32, 16), (32, 8), (16, 16), (16, 8), (8, 8), (8, 4), (4, 4), (2, 2)];
+
+/// One of [`TILES`] with the window that it needs.
+struct Choice {
+    tile: (i64, i64),
+    columns: i64,
+    rows: i64,
+    shared_bytes: i64,
+}
+
+/// The tile that reads least, of those whose window fits shared memory. `reads` is what a window costs, `planes` how
+/// often the tiles of a plane are launched.
+fn cheapest(
+    p: &UpFirDn2dParameters,
+    planes: i64,
+    shared: impl Fn(&Choice) -> i64,
+    reads: impl Fn(&Choice) -> i64,
+) -> Option<Choice> {
+    let choices = TILES.into_iter().filter_map(|(width, height)| {
+        let (columns, rows) = (window(width, p.up_x, p.down_x, p.taps_x), window(height, p.up_y, p.down_y, p.taps_y));
+        let mut choice = Choice { tile: (width, height), columns, rows, shared_bytes: 0 };
+        choice.shared_bytes = shared(&choice);
+        let divisible = columns.saturating_mul(rows).saturating_mul(columns.max(rows)) < 1 << 32;
+        (choice.shared_bytes <= SHARED_BYTES && divisible).then_some(choice)
+    });
+    choices.min_by_key(|choice| {
+        let (width, height) = (choice.tile.0 as u64, choice.tile.1 as u64);
+        let tiles = (p.output_width as u64).div_ceil(width) * (p.output_height as u64).div_ceil(height);
+        let blocks = (tiles as i64).saturating_mul(planes);
+        blocks.max(ENOUGH_BLOCKS).saturating_mul(reads(choice))
+    })
 }
 
 /// Channels side by side in memory, in whole sixteen-byte vectors.
@@ -175,35 +224,38 @@ fn channels_last(dtype: DType, p: UpFirDn2dParameters) -> Option<(Form, UpFirDn2
     {
         return None;
     }
-    let groups = ((p.channels * dtype.size() as i64) as u64).div_ceil(PIXEL_BYTES as u64) as i64;
-    [(16, 16), (16, 8), (8, 8), (8, 4), (4, 4)].into_iter().find_map(|(width, height)| {
-        let (columns, rows) = (window(width, p.up_x, p.down_x, p.taps_x), window(height, p.up_y, p.down_y, p.taps_y));
-        let shared = columns * rows * PIXEL_BYTES as i64;
-        if shared > SHARED_BYTES {
-            return None;
-        }
-        let planned = with_window(with_tiles(p, width, height), columns, rows, columns, columns * rows);
-        let blocks = grid(&planned, p.planes / p.channels * groups)?;
-        let kernel = format!("upfirdn2d_channels_last_{}", suffix(dtype));
-        Some((Form { kernel, blocks, shared_bytes: shared as u32 }, planned))
-    })
+    // A block has as many channels as two sectors hold: fewer would leave sectors half used, more would shrink the tile.
+    let vectors = (p.channels / lanes) as u64;
+    let parts = vectors.next_power_of_two().min(MAX_PIXEL_VECTORS);
+    let planes = p.planes / p.channels * vectors.div_ceil(parts) as i64;
+    let taps = staged_taps(&p, dtype.compute().size() as i64);
+    let pixels = |choice: &Choice| choice.columns.saturating_mul(choice.rows);
+    let shared = |choice: &Choice| pixels(choice).saturating_mul(16 * parts as i64).saturating_add(taps);
+    let choice = cheapest(&p, planes, shared, pixels)?;
+    let planned = UpFirDn2dParameters { row_threads_log2: log2(parts as i64), ..with_choice(p, &choice) };
+    let kernel = format!("upfirdn2d_channels_last_{}", suffix(dtype));
+    Some((Form { kernel, blocks: grid(&planned, planes)?, shared_bytes: choice.shared_bytes as u32 }, planned))
+}
+
+fn with_choice(p: UpFirDn2dParameters, choice: &Choice) -> UpFirDn2dParameters {
+    let &Choice { tile: (width, height), columns, rows, .. } = choice;
+    with_window(with_tiles(p, width, height), columns, rows, columns, columns * rows)
 }
 
 /// Any factors, taps and strides whose window fits shared memory.
 fn general(dtype: DType, p: UpFirDn2dParameters) -> Option<(Form, UpFirDn2dParameters)> {
     let compute = dtype.compute().size() as i64;
-    let (taps_x, taps_y) = (i64::from(p.taps_x), i64::from(p.taps_y));
-    [(64, 16), (32, 16), (32, 8), (16, 8), (8, 8), (8, 4), (4, 4)].into_iter().find_map(|(width, height)| {
-        let (columns, rows) = (window(width, p.up_x, p.down_x, p.taps_x), window(height, p.up_y, p.down_y, p.taps_y));
-        let elements = taps_x + taps_y + taps_x * taps_y + columns * rows + rows * width;
-        let shared = ORIGIN_BYTES + elements * compute;
-        if shared > SHARED_BYTES || columns * rows * columns.max(rows) >= 1 << 32 {
-            return None;
-        }
-        let planned = with_window(with_tiles(p, width, height), columns, rows, columns, columns * rows);
-        let kernel = format!("upfirdn2d_general_{}", suffix(dtype));
-        Some((Form { kernel, blocks: grid(&planned, p.planes)?, shared_bytes: shared as u32 }, planned))
-    })
+    let fixed_bytes = ORIGIN_BYTES_OF_ONE + staged_taps(&p, compute);
+    // The window, and the window filtered along x.
+    let shared = |choice: &Choice| {
+        (choice.columns + choice.tile.0).saturating_mul(choice.rows).saturating_mul(compute).saturating_add(fixed_bytes)
+    };
+    // Sectors of each row, and one more where a row begins within one.
+    let sectors = |choice: &Choice| choice.rows * (choice.columns * dtype.size() as i64 / SECTOR + 1);
+    let choice = cheapest(&p, p.planes, shared, sectors)?;
+    let planned = with_choice(p, &choice);
+    let kernel = format!("upfirdn2d_general_{}", suffix(dtype));
+    Some((Form { kernel, blocks: grid(&planned, p.planes)?, shared_bytes: choice.shared_bytes as u32 }, planned))
 }
 
 /// Everything else.
