@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from .. import functional, kernels
-from .._firelu import cpu_levels, get_cpu_level, set_cpu_level
+from .._firelu import cpu_levels, get_cpu_level, get_num_threads, set_cpu_level
 from . import goals, memory, plots, report, scaling, worker
 from .cases import all_cases
 from .measure import Timing, measure, once
@@ -211,7 +211,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     set_cpu_level(options.level)
     try:
         run = Run(options)
-        print(f"level {get_cpu_level()}, {report.get_num_threads()} threads, {report.processor()}")
+        print(f"level {get_cpu_level()}, {get_num_threads()} threads, {report.processor()}")
         for part in parts:
             getattr(run, f"run_{part}")()
         print("\n" + "\n".join(report.goal_lines(run.goals())))

@@ -62,15 +62,16 @@ def filter_peers(x: Array, taps: Array, up: int, down: int, pad: tuple[int, int]
 
         peers["scipy upfirdn"] = lambda: along(along(x, -2), -1)
     same_size = up == down == 1 and gain == 1 and pad == (len(taps) // 2, (len(taps) - 1) // 2)
+    turned = np.ascontiguousarray(taps[::-1])  # both correlate
     if same_size and (ndimage := installed("scipy.ndimage")):
 
         def with_scipy() -> Any:
-            vertical = ndimage.convolve1d(x, taps, axis=-2, mode="constant")
-            return ndimage.convolve1d(vertical, taps, axis=-1, mode="constant")
+            vertical = ndimage.correlate1d(x, turned, axis=-2, mode="constant")
+            return ndimage.correlate1d(vertical, turned, axis=-1, mode="constant")
 
-        peers["scipy convolve1d"] = with_scipy
+        peers["scipy correlate1d"] = with_scipy
     if same_size and (cv2 := installed("cv2")):
-        peers[OPENCV] = _with_opencv(cv2, x, taps)
+        peers[OPENCV] = _with_opencv(cv2, x, turned)
     return peers
 
 

@@ -10,7 +10,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from .._firelu import get_cpu_level, get_num_threads, set_cpu_level, set_num_threads
@@ -63,7 +63,11 @@ def _memory(name: str, shrink: int = 1) -> Iterator[dict[str, Any]]:
     yield memory.measure(name, shrink)
 
 
-_JOBS = {"torch": _torch, "torch small calls": _torch_small_calls, "memory": _memory}
+_JOBS: dict[str, Callable[..., Iterator[dict[str, Any]]]] = {
+    "torch": _torch,
+    "torch small calls": _torch_small_calls,
+    "memory": _memory,
+}
 
 
 def main(order: str) -> None:
