@@ -32,8 +32,8 @@ was measured on a GPU: the CUDA kernels never ran on hardware.
 """
 WITH = """
 **This page is written by a program** from one run of `firelu bench` (firelu {version}) on: {processor}, {threads}
-threads, instruction set {level}, last-level cache {cache} MiB, transparent huge pages: {huge_pages}. Others:
-{libraries}. Each time is the minimum of rounds in which all calls of a case take turns. Times on a shared machine
+threads, instruction set {level}, last-level cache {cache} MiB, transparent huge pages: {huge_pages}.{libraries}
+Each time is the minimum of rounds in which all calls of a case take turns. Times on a shared machine
 wander by a third from run to run; ratios are taken within one process. Nothing was measured on a GPU: the CUDA kernels
 never ran on hardware.
 {notes}"""
@@ -174,6 +174,8 @@ def peers_section(results: dict[str, Any]) -> str:
                     rows.append([case["name"], name, memory, f"{seconds * 1e3:.1f} ms", *values])
             rows += [[case["name"], name, memory, "did not run", "", ""] for name in case["left_out"]]
     rows.sort(key=lambda row: [*(case["name"] for case in results["cases"]), row[0]].index(row[0]))
+    if not rows:
+        return ""
     return PEERS.format(table=table(["case", "other", "memory", "time", "arrays", "torch"], rows, left=3))
 
 
@@ -217,6 +219,7 @@ def page(results: dict[str, Any] | None) -> str:
     if results is None:
         return HEAD + WITHOUT
     machine = results["machine"]
+    others = ", ".join(f"{name} {version}" for name, version in machine["libraries"].items())
     head = WITH.format(
         version=results["firelu"],
         processor=machine["processor"],
@@ -224,18 +227,18 @@ def page(results: dict[str, Any] | None) -> str:
         level=machine["level"],
         cache=machine["last_level_cache"] >> 20,
         huge_pages=machine["transparent_huge_pages"] or "unknown",
-        libraries=", ".join(f"{name} {version}" for name, version in machine["libraries"].items()),
+        libraries=f" Others: {others}." if others else "",
         notes="".join(f"\nNote: {note}.\n" for note in results["notes"]),
     )
-    sections = {
-        "goals": goals_section,
-        "cases": cases_section,
-        "torch": peers_section,
-        "scaling": scaling_section,
-        "memory": memory_section,
-        "small_call_seconds": small_section,
-    }
-    return HEAD + head + "".join(section(results) for name, section in sections.items() if results[name])
+    sections = [
+        (results["goals"], goals_section),
+        (results["cases"], cases_section),
+        (results["cases"] or results["torch"], peers_section),
+        (results["scaling"], scaling_section),
+        (results["memory"], memory_section),
+        (results["small_call_seconds"], small_section),
+    ]
+    return HEAD + head + "".join(section(results) for found, section in sections if found)
 
 
 def draw(results: dict[str, Any]) -> None:

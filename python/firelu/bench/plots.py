@@ -62,6 +62,8 @@ def scaling(path: Path, sizes: Sequence[Mapping[str, Any]]) -> None:
         relative.plot(elements, [taken / copied for taken, copied in zip(seconds, copy, strict=True)], **style)
     times.set(xscale="log", yscale="log", ylabel="nanoseconds per element")
     times.set_title("float32, one call with out=: a level line is time that grows as the data does", fontsize=10)
+    for which in (times.yaxis.set_major_formatter, times.yaxis.set_minor_formatter):
+        which("{x:g}")
     times.legend(frameon=False)
     relative.axhline(1, color=_COPY, linewidth=2.5)
     relative.set(xlabel="elements", ylabel="times the copy")
