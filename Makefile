@@ -46,8 +46,9 @@ test-python: $(VENV)/.installed emulator
 test-full: test ## Run the tests and everything that takes longer.
 	$(BIN)/python -m pytest -m full
 
-bench: $(VENV)/.installed ## Time the operators against a copy of the same bytes and against peers.
-	$(BIN)/python -m firelu.bench
+bench: $(VENV)/.built ## Time the operators against a copy of the same bytes and against peers.
+	VIRTUAL_ENV=$(CURDIR)/$(VENV) $(BIN)/maturin develop --release --extras torch,bench
+	$(BIN)/python -m firelu.bench --json bench-output/results.json --plot bench-output/ratios.png
 
 docs: $(VENV)/.built ## Build the documentation into site/.
 	VIRTUAL_ENV=$(CURDIR)/$(VENV) $(BIN)/maturin develop --release --extras demo,docs

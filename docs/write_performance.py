@@ -1,4 +1,4 @@
-"""Write docs/performance.md and its picture from docs/performance.json, a file of `firelu bench --json`.
+"""Write docs/performance.md and its pictures from docs/performance.json, a file of `firelu bench --json`.
 
 firelu bench --json docs/performance.json && python docs/write_performance.py
 """
@@ -17,10 +17,14 @@ faster than memory. A ratio of 1 means as fast as a copy; the copy is the fastes
 threads, into memory that is warm.
 
 ```console
-$ firelu bench                         # on your machine
-$ firelu bench --quick --filter upfirdn
+$ firelu bench                         # on your machine; needs some minutes and 9 GB of memory
+$ firelu bench --quick --filter blur   # a look
+$ firelu bench --only torch            # one part: cases, torch, small, scaling or memory
+$ firelu bench --level avx2            # with an instruction set below the best
 $ firelu bench --json results.json --plot results.png
 ```
+
+The others come with `pip install "firelu[bench,torch]"`; what is not installed is left out, and the run says so.
 """
 WITHOUT = """
 No figures stand here yet: they belong to a run on a machine that does nothing else, and none was kept so far. Nothing
@@ -28,42 +32,81 @@ was measured on a GPU: the CUDA kernels never ran on hardware.
 """
 WITH = """
 **This page is written by a program** from one run of `firelu bench` (firelu {version}) on: {processor}, {threads}
-threads, level {level}, last-level cache {cache} MiB. Times on a shared machine wander by a third from run to run;
-ratios are taken within one run. Nothing was measured on a GPU: the CUDA kernels never ran on hardware.
+threads, instruction set {level}, last-level cache {cache} MiB, transparent huge pages: {huge_pages}.{libraries}
+Each time is the minimum of rounds in which all calls of a case take turns. Times on a shared machine
+wander by a third from run to run; ratios are taken within one process. Nothing was measured on a GPU: the CUDA kernels
+never ran on hardware.
+{notes}"""
+GOALS = """
+## What was asked and what came
+
+{summary}
+
+{missed}
+"""
+CASES = """
+## Against a copy
 
 ![Time of each case beside a copy of the same bytes](images/performance.png)
 
 *with out*: into an array that exists (`out=`). *new array*: into one that the call allocates, from recycled memory.
-*goal*: what the project asks of itself on a quiet machine; a ratio above it is set in **bold**.
+*goal*: what the project asks of itself on a quiet machine, in copies of the same bytes; for a gradient, times its own
+forward in the same run. A ratio above its goal is set in **bold**.
+
+{table}
+"""
+PEERS = """
+## Against others
+
+How many times as long others take for the same result as firelu does: *arrays* is a call on numpy arrays with a new
+array as result, *torch* the same through `firelu.torch`. A figure below what is asked is set in **bold**.
+
+*memory* says where the other's result goes. *new*: where the library puts it, as people run it; for large results that
+is fresh pages every time, and faulting them in is much of the time. *reused*: malloc was told to keep what is freed, so
+that arithmetic is compared; firelu does so by itself. *given*: into an array that exists. The two kinds of torch's rows
+come from two processes, and each is compared with firelu's time in its own.
 
 {table}
 
-## Against others
+`upfirdn2d_native` is the formula in plain torch operations that the research code falls back on. *grouped conv* is
+`conv2d` or `conv_transpose2d` with a group for each channel.
+"""
+SCALING = """
+## From ten thousand elements to a billion
 
-How many times as long others take for the same result as firelu does with a new array. Empty: not measured.
+![Time per element against the number of elements, for three operators and the copy](images/performance-scaling.png)
 
-The columns with and without *memory reused* are not independent: both are timed in one process, and memory that
-malloc has once kept serves the other column too. A column without it may therefore look faster than a program that
-only allocates.
+Nanoseconds per element, with `out=`, and in brackets the ratio to the copy between the same two arrays. Small arrays
+show a call's fixed cost; the step where the caches end is the copy's own.
 
-{peers}
+{table}
+"""
+MEMORY = """
+## Memory
 
+The peak of a process that makes one large call, its first, beyond the input and the output it returns. At most
+{allowed:g} MiB are asked for; more is set in **bold**.
+
+{table}
+"""
+SMALL = """
 ## Small calls
 
-{small}
+*recorded*: the tensor requires a gradient. More than is asked is set in **bold**.
+
+{table}
 """
 
 
-def table(titles: list[str], rows: list[list[str]]) -> str:
-    """Give a Markdown table; all columns but the first to the right."""
-    rule = ["---", *["---:"] * (len(titles) - 1)]
+def table(titles: list[str], rows: list[list[str]], left: int = 1) -> str:
+    """Give a Markdown table; all columns but the first ones to the right."""
+    rule = [*["---"] * left, *["---:"] * (len(titles) - left)]
     return "\n".join("| " + " | ".join(row) + " |" for row in [titles, rule, *rows])
 
 
-def ratio(value: float, goal: float | None) -> str:
-    """Give a ratio, bold where it misses its goal."""
-    text = f"{value:.2f}"
-    return f"**{text}**" if goal is not None and value > goal else text
+def bold(text: str, missed: bool) -> str:
+    """Mark what misses its goal."""
+    return f"**{text}**" if missed else text
 
 
 def results() -> dict[str, Any] | None:
@@ -72,66 +115,140 @@ def results() -> dict[str, Any] | None:
     return json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
 
 
+def goals_section(results: dict[str, Any]) -> str:
+    """Say how many goals were met, and list those that were not."""
+    goals = results["goals"]
+    missed = [goal for goal in goals if not goal["met"]]
+    summary = f"{len(goals) - len(missed)} of {len(goals)} goals were met in this run."
+    rows = [
+        [goal["what"], f"{goal['measured']:.2f}", f"{'≥' if goal['at_least'] else '≤'} {goal['limit']:.2f}"]
+        for goal in missed
+    ]
+    listed = table(["missed", "measured", "asked"], rows) if missed else "None was missed."
+    return GOALS.format(summary=summary, missed=listed)
+
+
+def cases_section(results: dict[str, Any]) -> str:
+    """Give the table of the cases on arrays."""
+    rows = []
+    for case in results["cases"]:
+        limits = case["limits"] or (float("inf"), float("inf"))
+        goal = "" if case["goal"] is None else f"{case['goal']:.2f}"
+        if case["of_forward"]:
+            goal = f"{case['of_forward'][1]:g} × forward"
+        rows.append(
+            [
+                case["name"],
+                f"{case['copy_seconds'] * 1e3:.2f} ms",
+                f"{case['with_out_seconds'] * 1e3:.2f} ms",
+                bold(f"{case['ratio']:.2f}", case["ratio"] > limits[0]),
+                bold(f"{case['allocating_ratio']:.2f}", case["allocating_ratio"] > limits[1]),
+                goal,
+            ]
+        )
+    return CASES.format(table=table(["case", "copy", "with out", "ratio", "ratio, new array", "goal"], rows))
+
+
+def peers_section(results: dict[str, Any]) -> str:
+    """Give one row for each of the others, on each case and with each kind of memory."""
+    goals = {goal["what"]: goal for goal in results["goals"]}
+    rows = []
+
+    def times(what: str, value: float) -> str:
+        goal = goals.get(what)
+        text = f"{value:.1f}"
+        return text if goal is None else f"{bold(text, not goal['met'])} (≥ {goal['limit']:g})"
+
+    for case in results["cases"]:
+        for name, seconds in case["peers_seconds"].items():
+            value = times(f"{case['name']}: {name} / firelu", seconds / case["allocating_seconds"])
+            memory = "given" if name.startswith("OpenCV") else "new"
+            rows.append([case["name"], name, memory, f"{seconds * 1e3:.1f} ms", value, ""])
+    for memory, found in results["torch"].items():
+        for case in found:
+            ours = {name: taken for name, taken in case["seconds"].items() if name.startswith("firelu")}
+            for name, seconds in case["seconds"].items():
+                if name not in ours:
+                    what = f"{case['name']}: {name}, {memory} memory / "
+                    values = [times(what + own, seconds / ours[own]) for own in ("firelu", "firelu.torch")]
+                    rows.append([case["name"], name, memory, f"{seconds * 1e3:.1f} ms", *values])
+            rows += [[case["name"], name, memory, "did not run", "", ""] for name in case["left_out"]]
+    rows.sort(key=lambda row: [*(case["name"] for case in results["cases"]), row[0]].index(row[0]))
+    if not rows:
+        return ""
+    return PEERS.format(table=table(["case", "other", "memory", "time", "arrays", "torch"], rows, left=3))
+
+
+def scaling_section(results: dict[str, Any]) -> str:
+    """Give the time per element by size."""
+    sizes = results["scaling"]
+    names = list(sizes[0]["seconds"])
+    rows = []
+    for size in sizes:
+        elements, copy = size["elements"], size["copy_seconds"]
+        times = [f"{size['seconds'][name] / elements * 1e9:.3f} ({size['seconds'][name] / copy:.2f})" for name in names]
+        rows.append([f"{elements:,}", f"{copy / elements * 1e9:.3f}", *times])
+    return SCALING.format(table=table(["elements", "copy", *names], rows, left=0))
+
+
+def memory_section(results: dict[str, Any]) -> str:
+    """Give the peaks of memory."""
+    goals = {goal["what"]: goal for goal in results["goals"]}
+    rows, allowed = [], 0.0
+    for call in results["memory"]:
+        goal = goals[f"{call['name']}: MiB beyond input and output"]
+        allowed = goal["limit"]
+        sizes = [f"{call[name] / 2**20:.1f} MiB" for name in ("input_bytes", "output_bytes")]
+        rows.append([call["name"], *sizes, bold(f"{goal['measured']:.2f} MiB", not goal["met"])])
+    return MEMORY.format(allowed=allowed, table=table(["call", "input", "output", "beyond"], rows))
+
+
+def small_section(results: dict[str, Any]) -> str:
+    """Give the small calls."""
+    goals = {goal["what"]: goal for goal in results["goals"]}
+    rows = []
+    for name, seconds in results["small_call_seconds"].items():
+        goal = goals.get(f"{name}, microseconds")
+        text = bold(f"{seconds * 1e6:.2f} µs", goal is not None and not goal["met"])
+        rows.append([name, text, "" if goal is None else f"{goal['limit']:g} µs"])
+    return SMALL.format(table=table(["call", "time", "asked, at most"], rows))
+
+
 def page(results: dict[str, Any] | None) -> str:
-    """Give the text of the page."""
+    """Give the text of the page: a section for each part that the run had."""
     if results is None:
         return HEAD + WITHOUT
-    machine, cases = results["machine"], results["cases"]
-    rows = [
-        [
-            case["name"],
-            f"{case['copy_seconds'] * 1e3:.2f} ms",
-            f"{case['with_out_seconds'] * 1e3:.2f} ms",
-            ratio(case["ratio"], case["goal"]),
-            ratio(case["allocating_ratio"], case["goal"]),
-            "" if case["goal"] is None else f"{case['goal']:.2f}",
-        ]
-        for case in cases
-    ]
-    names = sorted({name for case in cases for name in case["peers_seconds"]})
-    peers = [
-        [
-            case["name"],
-            *(
-                f"{case['peers_seconds'][name] / case['allocating_seconds']:.1f}"
-                if name in case["peers_seconds"]
-                else ""
-                for name in names
-            ),
-        ]
-        for case in cases
-        if case["peers_seconds"]
-    ]
-    small = [[name, f"{seconds * 1e6:.2f} µs"] for name, seconds in results["small_call_seconds"].items()]
-    return HEAD + WITH.format(
+    machine = results["machine"]
+    others = ", ".join(f"{name} {version}" for name, version in machine["libraries"].items())
+    head = WITH.format(
         version=results["firelu"],
         processor=machine["processor"],
         threads=machine["threads"],
         level=machine["level"],
         cache=machine["last_level_cache"] >> 20,
-        table=table(["case", "copy", "with out", "ratio", "ratio, new array", "goal"], rows),
-        peers=table(["case", *names], peers) if peers else "The run left others out.",
-        small=table(["call", "time"], small),
+        huge_pages=machine["transparent_huge_pages"] or "unknown",
+        libraries=f" Others: {others}." if others else "",
+        notes="".join(f"\nNote: {note}.\n" for note in results["notes"]),
     )
+    sections = [
+        (results["goals"], goals_section),
+        (results["cases"], cases_section),
+        (results["cases"] or results["torch"], peers_section),
+        (results["scaling"], scaling_section),
+        (results["memory"], memory_section),
+        (results["small_call_seconds"], small_section),
+    ]
+    return HEAD + head + "".join(section(results) for found, section in sections if found)
 
 
 def draw(results: dict[str, Any]) -> None:
-    """Draw the ratios and their goals."""
-    import matplotlib as mpl
+    """Draw the ratios and their goals, and the growth with size."""
+    from firelu.bench import plots
 
-    mpl.use("Agg")
-    import matplotlib.pyplot as plt
-
-    cases = results["cases"][::-1]
-    figure, axis = plt.subplots(figsize=(9, 1.2 + 0.26 * len(cases)), layout="constrained")
-    axis.barh([case["name"] for case in cases], [case["ratio"] for case in cases], color="#c2410c", height=0.62)
-    for place, case in enumerate(cases):
-        if case["goal"] is not None:
-            axis.plot([case["goal"]] * 2, [place - 0.4, place + 0.4], color="#1d4ed8", linewidth=2)
-    axis.axvline(1, color="0.3", linewidth=0.8)
-    axis.set(xlabel="time, in copies of the same bytes (blue: the goal)")
-    axis.margins(y=0.01)
-    figure.savefig(HERE / "images" / "performance.png", dpi=110, metadata={"Software": None})
+    if results["cases"]:
+        plots.ratios(HERE / "images" / "performance.png", results["cases"])
+    if results["scaling"]:
+        plots.scaling(HERE / "images" / "performance-scaling.png", results["scaling"])
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The cases: the shapes people run, each with the highest acceptable ratio to the copy."""
+"""The cases on arrays: the shapes people run, each with the highest acceptable ratio to the copy."""
 
 from __future__ import annotations
 
@@ -8,10 +8,9 @@ from typing import Any
 import numpy as np
 
 from .. import functional, kernels
-from . import peers, torch_cases
-from .measure import Case
+from . import peers
+from .measure import Array, Case
 
-Array = np.ndarray[Any, Any]
 Build = Callable[[bool], Case]
 
 TAPS: Array = np.array([1, 3, 3, 1], np.float32) / np.float32(8)
@@ -71,7 +70,7 @@ def _fused_backward(with_peers: bool) -> Case:
 def _filter(
     name: str,
     shape: tuple[int, ...],
-    goal: float | None,
+    goal: float,
     kernel: Array | None = None,
     up: int = 1,
     down: int = 1,
@@ -96,10 +95,7 @@ def _filter(
 
     def forward(with_peers: bool) -> Case:
         x, y = arrays()
-        compared: dict[str, Any] = {}
-        if with_peers and compare:
-            blur = up == down == 1
-            compared = peers.blur_peers(x, TAPS) if blur else peers.torch_filter_peers(x, TAPS, up, down, pad)
+        compared = peers.filter_peers(x, TAPS, up, down, pad, gain) if with_peers and compare else {}
         return Case(
             name,
             x.nbytes + y.nbytes,
@@ -117,7 +113,7 @@ def _filter(
             x.nbytes + dy.nbytes,
             lambda: functional.upfirdn2d_gradient(dy, kernel, x.shape, **arguments, gain=gain, out=dx),
             lambda: functional.upfirdn2d_gradient(dy, kernel, x.shape, **arguments, gain=gain),
-            goal=None if goal is None else 1.2 * goal,
+            of_forward=(name, 1.2),
         )
 
     def kernel_gradient(with_peers: bool) -> Case:
@@ -128,7 +124,7 @@ def _filter(
             x.nbytes + dy.nbytes,
             lambda: functional.upfirdn2d_kernel_gradient(x, dy, kernel.shape, **arguments, gain=gain, out=dk),
             lambda: functional.upfirdn2d_kernel_gradient(x, dy, kernel.shape, **arguments, gain=gain),
-            goal=None if goal is None else 3.0 * goal,
+            of_forward=(name, 3.0),
         )
 
     yield name, forward
@@ -180,4 +176,4 @@ def all_cases() -> dict[str, Build]:
         _filter("down 2 channels_last", large, 3.2, down=2, channels_last=True),
     ):
         cases |= dict(group)
-    return cases | dict(torch_cases.cases())
+    return cases

@@ -3,16 +3,181 @@
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from .. import functional, kernels
-from . import report, torch_cases
+from .._firelu import cpu_levels, get_cpu_level, get_num_threads, set_cpu_level
+from . import goals, memory, plots, report, scaling, worker
 from .cases import all_cases
 from .measure import Timing, measure, once
+
+PARTS = {
+    "cases": "the operators on arrays, against a copy of the same bytes and other libraries",
+    "torch": "the operators through torch, against torch: with new memory, and with memory that malloc reuses",
+    "small": "calls on a few elements",
+    "scaling": "time per element from 10^4 elements to 10^9",
+    "memory": "the peak of memory of large calls",
+}
+QUICK_PARTS = ("cases", "small")
+
+
+def parser() -> argparse.ArgumentParser:
+    """Give the command's options."""
+    options = argparse.ArgumentParser(
+        prog="firelu bench",
+        description="Time the operators on this machine, in parts: "
+        + "; ".join(f"{name} ({what})" for name, what in PARTS.items()),
+    )
+    options.add_argument("--json", metavar="FILE", type=Path, help="write every figure to a file")
+    options.add_argument(
+        "--plot", metavar="FILE", type=Path, help="draw the ratios, and FILE-scaling beside it (needs matplotlib)"
+    )
+    options.add_argument("--only", metavar="PART", nargs="+", choices=PARTS, help="these parts instead of all")
+    options.add_argument("--scaling", action="store_true", help="the same as --only scaling memory")
+    options.add_argument("--filter", metavar="TEXT", default="", help="only cases whose name contains this")
+    options.add_argument(
+        "--quick",
+        action="store_true",
+        help="few rounds, no peers, sizes to 10^8; without --only, cases and small calls",
+    )
+    options.add_argument("--no-peers", action="store_true", help="leave other libraries out")
+    options.add_argument(
+        "--level", choices=cpu_levels(), default=get_cpu_level(), help="the instruction set to use (here: %(default)s)"
+    )
+    options.add_argument("--list", action="store_true", help="list the cases and stop")
+    return options
+
+
+def chosen_parts(options: argparse.Namespace) -> list[str]:
+    """Give the parts to run, in their order."""
+    chosen = set(options.only or ())
+    if options.scaling:
+        chosen |= {"scaling", "memory"}
+    if not chosen:
+        chosen = set(QUICK_PARTS if options.quick else PARTS)
+    if options.no_peers:
+        chosen -= {"torch"}
+    return [part for part in PARTS if part in chosen]
+
+
+class Run:
+    """One run: its options, what each part gave, and what had to be left out."""
+
+    def __init__(self, options: argparse.Namespace) -> None:
+        self.options = options
+        self.rounds = 3 if options.quick else 15
+        self.timings: list[Timing] = []
+        self.torch: dict[str, list[dict[str, Any]]] = {}
+        self.small_calls: dict[str, float] = {}
+        self.scaling: list[dict[str, Any]] = []
+        self.memory: list[dict[str, Any]] = []
+        self.notes: list[str] = []
+        self.failed = False
+
+    def note(self, text: str) -> None:
+        """Say what is left out, here and in the file."""
+        self.notes.append(text)
+        print(f"note: {text}", flush=True)
+
+    def collect(self, keep: Callable[[dict[str, Any]], None], job: str, **arguments: Any) -> None:
+        """Take the results of another process; where it fails the run goes on, and fails in the end."""
+        try:
+            for result in worker.results(job, **arguments):
+                keep(result)
+        except worker.WorkerError as error:
+            self.failed = True
+            self.note(f"failed: {error}")
+
+    def run_cases(self) -> None:
+        """Time the cases on arrays."""
+        with_peers = not (self.options.quick or self.options.no_peers)
+        if with_peers:
+            for module in ("scipy", "cv2"):
+                if importlib.util.find_spec(module) is None:
+                    self.note(f"{module} is not installed: its columns are left out")
+            self.note("OpenCV is timed on blur alone: its pyrUp and pyrDown have other taps and borders")
+        print(report.header(), flush=True)
+        for name, build in all_cases().items():
+            if self.options.filter in name:
+                timing = measure(build(with_peers), self.rounds)
+                timing.limits = goals.limits(timing, self.timings)
+                self.timings.append(timing)
+                print(report.row(timing), flush=True)
+
+    def run_torch(self) -> None:
+        """Time the cases through torch, in one process for each kind of memory."""
+        if importlib.util.find_spec("torch") is None:
+            self.note("torch is not installed: its tables are left out")
+            return
+        for kind in ("new", "reused"):
+            if kind == "reused" and sys.platform != "linux":
+                self.note("malloc cannot be told to reuse memory on this system: that table is left out")
+                continue
+            print(
+                f"\n{'torch, ' + kind + ' memory':<40} {'copy':>9} {'firelu.torch':>12} {'firelu':>8}  times its time"
+            )
+            found = self.torch[kind] = []
+
+            def keep(result: dict[str, Any], found: list[dict[str, Any]] = found) -> None:
+                found.append(result)
+                print(report.torch_row(result), flush=True)
+
+            self.collect(keep, "torch", reuse_memory=kind == "reused", rounds=self.rounds, filter=self.options.filter)
+
+    def run_small(self) -> None:
+        """Time small calls on arrays and through torch."""
+        self.small_calls |= small_calls()
+        if importlib.util.find_spec("torch") is not None:
+            self.collect(self.small_calls.update, "torch small calls")
+        print()
+        for name, seconds in self.small_calls.items():
+            limit = goals.SMALL_CALLS.get(name)
+            asked = "" if limit is None else f" (asked: {limit:g}){' !' if seconds * 1e6 > limit else ''}"
+            print(f"{name:<45} {seconds * 1e6:>6.2f} microseconds{asked}", flush=True)
+
+    def run_scaling(self) -> None:
+        """Time growing sizes."""
+        print("\ntime per element and, in brackets, its ratio to the copy")
+        largest = scaling.QUICK if self.options.quick else scaling.SIZES[-1]
+        for size in scaling.measure(min(self.rounds, 7), largest):
+            self.scaling.append(size)
+            print(report.scaling_row(size), flush=True)
+
+    def run_memory(self) -> None:
+        """Measure the peak of one large call after the other."""
+        if not memory.can_be_measured():
+            self.note("this system does not tell a process its peak of memory: that table is left out")
+            return
+        print(f"\n{'peak of memory, MiB':<40} {'input':>8} {'output':>8} {'beyond':>8}")
+
+        def keep(call: dict[str, Any]) -> None:
+            self.memory.append(call)
+            print(report.memory_row(call), flush=True)
+
+        for name in memory.calls():
+            if self.options.filter in name:
+                self.collect(keep, "memory", name=name)
+
+    def results(self) -> dict[str, Any]:
+        """Give everything for the file."""
+        parts = {
+            "cases": [report.case_as_json(timing) for timing in self.timings],
+            "torch": self.torch,
+            "small_call_seconds": self.small_calls,
+            "scaling": self.scaling,
+            "memory": self.memory,
+        }
+        return report.as_json(parts, self.goals(), self.notes)
+
+    def goals(self) -> list[goals.Goal]:
+        """Give every goal that the run can answer."""
+        return goals.evaluate(self.timings, self.torch, self.small_calls, self.scaling, self.memory)
 
 
 def small_calls() -> dict[str, float]:
@@ -24,48 +189,43 @@ def small_calls() -> dict[str, float]:
     calls = {
         "numpy ufunc, 8 elements": lambda: np.add(x, x),
         "leaky_relu, 8 elements": lambda: functional.leaky_relu(x, 0.2),
+        "leaky_relu, 1x3x8x8": lambda: functional.leaky_relu(picture, 0.2),
         "fused_leaky_relu, 1x3x8x8": lambda: functional.fused_leaky_relu(picture, bias),
         "upfirdn2d, 1x3x8x8": lambda: functional.upfirdn2d(picture, kernel, pad=(2, 1)),
     }
     return {name: min(once(call, 2000) for _ in range(30)) for name, call in calls.items()}
 
 
-def parser() -> argparse.ArgumentParser:
-    """Give the command's options."""
-    options = argparse.ArgumentParser(prog="firelu bench", description=__doc__)
-    options.add_argument("--json", metavar="FILE", type=Path, help="write every figure to a file")
-    options.add_argument("--plot", metavar="FILE", type=Path, help="draw the ratios (needs matplotlib)")
-    options.add_argument("--filter", metavar="TEXT", default="", help="only cases whose name contains this")
-    options.add_argument("--quick", action="store_true", help="few rounds and no peers")
-    options.add_argument("--no-peers", action="store_true", help="leave other libraries out")
-    options.add_argument("--list", action="store_true", help="list the cases and stop")
-    return options
-
-
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the benchmarks; returns the exit status."""
     options = parser().parse_args(argv)
-    cases = {name: build for name, build in all_cases().items() if options.filter in name}
+    parts = chosen_parts(options)
+    names = [name for name in all_cases() if options.filter in name]
     if options.list:
-        print("\n".join(cases))
+        print("\n".join(names))
         return 0
-    if not cases:
+    if not names:
         print(f"firelu bench: no case has {options.filter!r} in its name; --list shows them", file=sys.stderr)
         return 2
-    rounds = 3 if options.quick else 15
-    print(report.header(), flush=True)
-    timings: list[Timing] = []
-    for build in cases.values():
-        case = build(not (options.quick or options.no_peers))
-        timings.append(measure(case, rounds))
-        print(report.row(timings[-1]), flush=True)
-    overheads = small_calls() | torch_cases.small_calls()
-    for name, seconds in overheads.items():
-        print(f"{name:<40} {seconds * 1e6:.2f} microseconds")
+    before = get_cpu_level()
+    set_cpu_level(options.level)
+    try:
+        run = Run(options)
+        print(f"level {get_cpu_level()}, {get_num_threads()} threads, {report.processor()}")
+        for part in parts:
+            getattr(run, f"run_{part}")()
+        print("\n" + "\n".join(report.goal_lines(run.goals())))
+        results = run.results()
+    finally:
+        set_cpu_level(before)
     if options.json:
-        report.save_json(options.json, timings, overheads)
+        report.save_json(options.json, results)
         print(f"wrote {options.json}")
-    if options.plot:
-        report.plot(options.plot, timings)
+    if options.plot and run.timings:
+        plots.ratios(options.plot, results["cases"])
         print(f"wrote {options.plot}")
-    return 0
+    if options.plot and run.scaling:
+        beside = options.plot.with_stem(f"{options.plot.stem}-scaling")
+        plots.scaling(beside, results["scaling"])
+        print(f"wrote {beside}")
+    return 1 if run.failed else 0

@@ -5,14 +5,15 @@ from __future__ import annotations
 import ctypes
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
 from .._firelu import copy_bytes
 
+Array = np.ndarray[Any, Any]
 Run = Callable[[], object]
 
 
@@ -31,18 +32,23 @@ class Case:
     peers: dict[str, Run] = field(default_factory=dict)
     #: The highest ratio to the copy that is acceptable, where one is set.
     goal: float | None = None
+    #: For a gradient: the case of its forward, and how many times its time is acceptable.
+    of_forward: tuple[str, float] | None = None
 
 
 @dataclass
 class Timing:
-    """What one case took, in seconds."""
+    """What one case took, in seconds, and what it may take, in copies of the same bytes."""
 
     name: str
     copy: float
     with_out: float
     allocating: float
     peers: dict[str, float]
-    goal: float | None
+    goal: float | None = None
+    of_forward: tuple[str, float] | None = None
+    #: The highest acceptable ratios with ``out=`` and without, where there are any.
+    limits: tuple[float, float] | None = None
 
     @property
     def ratio(self) -> float:
@@ -54,16 +60,30 @@ class Timing:
         """Give the time without ``out=`` over the time of the copy."""
         return self.allocating / self.copy
 
+    @property
+    def missed(self) -> bool:
+        """Say whether there is a limit and one of the two ratios is above it."""
+        return self.limits is not None and (self.ratio > self.limits[0] or self.allocating_ratio > self.limits[1])
 
-def copies(traffic: int) -> list[Run]:
-    """Give copies that read and write as many bytes in all: the fastest of them is the yardstick."""
+
+def copies(source: Array, target: Array) -> dict[str, Run]:
+    """Give the ways to copy one array to the other: the fastest of them is the yardstick."""
+    return {
+        "copy, streaming": lambda: copy_bytes(source, target, True),
+        "copy, cached": lambda: copy_bytes(source, target, False),
+        "copy, numpy": lambda: np.copyto(target, source),
+    }
+
+
+def copies_of(traffic: int) -> dict[str, Run]:
+    """Give copies that read and write as many bytes in all."""
     elements = max(traffic // 8, 1)
-    source, target = np.ones(elements, np.float32), np.zeros(elements, np.float32)
-    return [
-        lambda: copy_bytes(source, target, True),
-        lambda: copy_bytes(source, target, False),
-        lambda: np.copyto(target, source),
-    ]
+    return copies(np.ones(elements, np.float32), np.zeros(elements, np.float32))
+
+
+def fastest_copy(seconds: Mapping[str, float]) -> float:
+    """Give the yardstick from the times of many calls."""
+    return min(time for name, time in seconds.items() if name.startswith("copy"))
 
 
 def once(run: Run, repeats: int) -> float:
@@ -80,55 +100,48 @@ def repeats_for(run: Run, target: float) -> int:
     return max(1, min(100_000, int(target / max(once(run, 1), 1e-7))))
 
 
-def measure(case: Case, rounds: int, target: float = 0.01) -> Timing:
-    """Time a case, its copies and its peers in turn, ``rounds`` times, and keep each one's minimum."""
-    ours: dict[str, Run] = {"with_out": case.with_out, "allocating": case.allocating}
-    for index, copy in enumerate(copies(case.traffic)):
-        ours[f"copy {index}"] = copy
-    runs = {**ours, **{f"peer {name}": run for name, run in case.peers.items()}}
+def fastest(runs: Mapping[str, Run], rounds: int, target: float = 0.01, budget: float = 1.5) -> dict[str, float]:
+    """Time the calls in turn, ``rounds`` times, and give each one's minimum in seconds.
+
+    A call that has taken ``budget`` seconds is timed no more: one a hundred times slower needs no third digit.
+    """
     repeats = {name: repeats_for(run, target) for name, run in runs.items()}
-    best = {name: float("inf") for name in runs}
+    best = dict.fromkeys(runs, float("inf"))
+    spent = dict.fromkeys(runs, 0.0)
     for _ in range(rounds):
         for name, run in runs.items():
-            # A peer a hundred times slower is timed less often: its ratio needs no third digit.
-            if name.startswith("peer") and 0.5 < best[name] < float("inf"):
+            if spent[name] > budget:
                 continue
-            best[name] = min(best[name], once(run, repeats[name]))
+            seconds = once(run, repeats[name])
+            spent[name] += seconds * repeats[name]
+            best[name] = min(best[name], seconds)
+    return best
+
+
+def measure(case: Case, rounds: int) -> Timing:
+    """Time a case, its copies and its peers."""
+    ours: dict[str, Run] = {"with out": case.with_out, "allocating": case.allocating}
+    peers = {f"peer {name}": run for name, run in case.peers.items()}
+    seconds = fastest(ours | copies_of(case.traffic) | peers, rounds)
     return Timing(
         case.name,
-        min(seconds for name, seconds in best.items() if name.startswith("copy")),
-        best["with_out"],
-        best["allocating"],
-        {name.removeprefix("peer "): seconds for name, seconds in best.items() if name.startswith("peer")},
+        fastest_copy(seconds),
+        seconds["with out"],
+        seconds["allocating"],
+        {name: seconds[f"peer {name}"] for name in case.peers},
         case.goal,
+        case.of_forward,
     )
 
 
-@contextmanager
-def malloc_reuses_memory() -> Iterator[bool]:
-    """Make glibc keep freed memory instead of giving its pages back; false where that cannot be done.
+def make_malloc_reuse_memory() -> bool:
+    """Make glibc keep freed memory for the rest of the process instead of giving its pages back; false elsewhere.
 
-    Most of what other libraries spend on large outputs is page faults. With this, arithmetic is compared.
+    Most of what other libraries spend on large outputs is page faults. With this, arithmetic is compared. It cannot
+    be undone: memory once kept serves every later call.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
     if mallopt is None:
-        yield False
-        return
+        return False
     trim_threshold, mmap_max = -1, -4
-    mallopt(mmap_max, 0)
-    mallopt(trim_threshold, 2**31 - 1)
-    try:
-        yield True
-    finally:
-        mallopt(mmap_max, 65536)
-        mallopt(trim_threshold, 128 << 10)
-
-
-def reusing_memory(run: Run) -> Run:
-    """Wrap a call so that malloc reuses memory while it runs."""
-
-    def wrapped() -> None:
-        with malloc_reuses_memory():
-            run()
-
-    return wrapped
+    return bool(mallopt(mmap_max, 0) and mallopt(trim_threshold, 2**31 - 1))

@@ -1,59 +1,99 @@
-"""The table, the JSON file and the plots."""
+"""The lines of the table and the JSON file."""
 
 from __future__ import annotations
 
 import json
 import platform
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 from .. import __version__
 from .._firelu import cpu_cache_bytes, get_cpu_level, get_num_threads
+from .goals import Goal
 from .measure import Timing
+
+_LIBRARIES = ("numpy", "scipy", "opencv-python-headless", "opencv-python", "torch")
 
 
 def header() -> str:
-    """Give the column heads."""
-    return f"{'case':<40} {'copy':>9} {'with out':>9} {'ratio':>6} {'again':>6} {'goal':>5}  peers, times firelu's"
+    """Give the heads of the cases on arrays."""
+    return f"{'case':<40} {'copy':>9} {'with out':>9} {'ratio':>6} {'again':>6} {'goal':>6}  others, times firelu's"
 
 
 def row(timing: Timing) -> str:
     """Give one line: times in milliseconds, ratios to the copy of the same bytes, peers in firelu's times."""
-    goal = "" if timing.goal is None else f"{timing.goal:.2f}"
-    missed = timing.goal is not None and max(timing.ratio, timing.allocating_ratio) > timing.goal
+    goal = "" if timing.limits is None else f"{timing.limits[0]:.2f}"
     peers = ", ".join(f"{name} {seconds / timing.allocating:.1f}" for name, seconds in timing.peers.items())
     return (
         f"{timing.name:<40} {timing.copy * 1e3:>9.3f} {timing.with_out * 1e3:>9.3f} {timing.ratio:>6.2f} "
-        f"{timing.allocating_ratio:>6.2f} {goal:>5}{'!' if missed else ' '} {peers}"
-    )
+        f"{timing.allocating_ratio:>6.2f} {goal:>6}{'!' if timing.missed else ' '} {peers}"
+    ).rstrip()
 
 
-def as_json(timings: Sequence[Timing], overheads: dict[str, float]) -> dict[str, Any]:
-    """Give everything that was measured, with what it ran on."""
+def torch_row(result: Mapping[str, Any]) -> str:
+    """Give one line of a torch process: ours in copies, then the others in firelu.torch's times."""
+    seconds, copy = result["seconds"], result["copy_seconds"]
+    others = [name for name in seconds if not name.startswith("firelu")]
+    compared = [f"{name} {seconds[name] / seconds['firelu.torch']:.1f}" for name in others]
+    compared += [f"{name} left out ({reason})" for name, reason in result["left_out"].items()]
+    ours = f"{seconds['firelu.torch'] / copy:>12.2f} {seconds['firelu'] / copy:>8.2f}"
+    return f"{result['name']:<40} {copy * 1e3:>9.3f} {ours}  {', '.join(compared)}"
+
+
+def scaling_row(size: Mapping[str, Any]) -> str:
+    """Give one line: picoseconds an element for the copy and for each operator, and its ratio to the copy."""
+    elements, copy = size["elements"], size["copy_seconds"]
+    times = [
+        f"{name} {seconds / elements * 1e12:.0f} ({seconds / copy:.2f})" for name, seconds in size["seconds"].items()
+    ]
+    return f"{elements:>13,} elements: copy {copy / elements * 1e12:.0f} ps, {', '.join(times)}"
+
+
+def memory_row(call: Mapping[str, Any]) -> str:
+    """Give one line: mebibytes in, out, and at the peak beyond both."""
+    given, made, extra = (call[name] / 2**20 for name in ("input_bytes", "output_bytes", "extra_bytes"))
+    return f"{call['name']:<40} {given:>8.1f} {made:>8.1f} {extra:>8.2f}"
+
+
+def goal_lines(goals: Sequence[Goal]) -> list[str]:
+    """Give how many goals were met, and each one that was not."""
+    missed = [goal for goal in goals if not goal.met]
+    lines = [f"{len(goals) - len(missed)} of {len(goals)} goals met" + (", missed:" if missed else "")]
+    for goal in missed:
+        lines.append(
+            f"  {goal.what}: {goal.measured:.2f}, asked {'at least' if goal.at_least else 'at most'} {goal.limit:.2f}"
+        )
+    return lines
+
+
+def case_as_json(timing: Timing) -> dict[str, Any]:
+    """Give what one case took and may take."""
     return {
-        "firelu": __version__,
-        "machine": {
-            "processor": processor(),
-            "level": get_cpu_level(),
-            "threads": get_num_threads(),
-            "last_level_cache": cpu_cache_bytes(),
-            "python": platform.python_version(),
-        },
-        "cases": [
-            {
-                "name": timing.name,
-                "copy_seconds": timing.copy,
-                "with_out_seconds": timing.with_out,
-                "allocating_seconds": timing.allocating,
-                "ratio": timing.ratio,
-                "allocating_ratio": timing.allocating_ratio,
-                "goal": timing.goal,
-                "peers_seconds": timing.peers,
-            }
-            for timing in timings
-        ],
-        "small_call_seconds": overheads,
+        "name": timing.name,
+        "copy_seconds": timing.copy,
+        "with_out_seconds": timing.with_out,
+        "allocating_seconds": timing.allocating,
+        "ratio": timing.ratio,
+        "allocating_ratio": timing.allocating_ratio,
+        "goal": timing.goal,
+        "of_forward": timing.of_forward,
+        "limits": timing.limits,
+        "peers_seconds": timing.peers,
+    }
+
+
+def machine() -> dict[str, Any]:
+    """Give what the run ran on."""
+    return {
+        "processor": processor(),
+        "level": get_cpu_level(),
+        "threads": get_num_threads(),
+        "last_level_cache": cpu_cache_bytes(),
+        "transparent_huge_pages": huge_pages(),
+        "python": platform.python_version(),
+        "libraries": libraries(),
     }
 
 
@@ -68,28 +108,38 @@ def processor() -> str:
     return platform.processor() or platform.machine()
 
 
-def save_json(path: Path, timings: Sequence[Timing], overheads: dict[str, float]) -> None:
+def huge_pages() -> str | None:
+    """Give the system's setting of transparent huge pages, on which the cost of fresh memory depends."""
+    try:
+        text = Path("/sys/kernel/mm/transparent_hugepage/enabled").read_text()
+    except OSError:
+        return None
+    return text.partition("[")[2].partition("]")[0] or None
+
+
+def libraries() -> dict[str, str]:
+    """Give the versions of the others, where they are installed."""
+    found: dict[str, str] = {}
+    for name in _LIBRARIES:
+        try:
+            found[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def as_json(parts: Mapping[str, Any], goals: Sequence[Goal], notes: Sequence[str]) -> dict[str, Any]:
+    """Give everything that was measured, with what it ran on."""
+    return {
+        "firelu": __version__,
+        "machine": machine(),
+        **parts,
+        "goals": [goal.as_json() for goal in goals],
+        "notes": list(notes),
+    }
+
+
+def save_json(path: Path, results: Mapping[str, Any]) -> None:
     """Write the JSON file."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(as_json(timings, overheads), indent=2) + "\n")
-
-
-def plot(path: Path, timings: Sequence[Timing]) -> None:
-    """Draw the ratios to the copy beside their goals."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    shown = list(reversed(timings))
-    figure, axes = pyplot.subplots(figsize=(9, 1.2 + 0.24 * len(shown)), layout="constrained")
-    axes.barh([timing.name for timing in shown], [timing.ratio for timing in shown], color="#4477aa")
-    for position, timing in enumerate(shown):
-        if timing.goal is not None:
-            axes.plot([timing.goal] * 2, [position - 0.4, position + 0.4], color="#cc3311")
-    axes.axvline(1, color="black", linewidth=0.8)
-    axes.set_xlabel("time / time to copy the same bytes (red: the goal)")
-    axes.tick_params(axis="y", labelsize=7)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=120)
-    pyplot.close(figure)
+    path.write_text(json.dumps(results, indent=2) + "\n", encoding="utf-8")
