@@ -15,6 +15,7 @@ FAR = (1 << 30) + 8
 def device_memory(size, driver):
     """Give the address of memory that this test's process owns, as another library would."""
     context, address = ctypes.c_void_p(), ctypes.c_uint64()
+    assert driver.cuInit(0) == 0
     assert driver.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0) == 0
     assert driver.cuCtxPushCurrent_v2(context) == 0
     assert driver.cuMemAlloc_v2(ctypes.byref(address), ctypes.c_size_t(size)) == 0
