@@ -12,10 +12,10 @@ FAR = (1 << 30) + 8
 
 
 @contextlib.contextmanager
-def device_memory(size):
+def device_memory(size, driver):
     """Give the address of memory that this test's process owns, as another library would."""
-    driver = ctypes.CDLL("libcuda.so.1")
     context, address = ctypes.c_void_p(), ctypes.c_uint64()
+    assert driver.cuInit(0) == 0
     assert driver.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0) == 0
     assert driver.cuCtxPushCurrent_v2(context) == 0
     assert driver.cuMemAlloc_v2(ctypes.byref(address), ctypes.c_size_t(size)) == 0
@@ -59,14 +59,15 @@ def check(name, wide, values, *rest, exact=True, **args):
 
 
 @pytest.mark.parametrize("dtype", ["float16", "float32"])
-def test_every_operator_reaches_far(dtype):
+def test_every_operator_reaches_far(dtype, emulator):
+    driver = emulator.library or ctypes.CDLL("libcuda.so.1")
     random = np.random.default_rng(1)
     shape, size = (2, 3, 8, 9), np.dtype(dtype).itemsize
     values = random.uniform(-1, 1, shape).astype(dtype)
     other = random.uniform(-1, 1, shape).astype(dtype)
     bias = random.uniform(-1, 1, 3).astype(dtype)
     kernel = random.uniform(-1, 1, (4, 4)).astype(dtype)
-    with device_memory((FAR + 3 * 8 * 9) * size) as address:
+    with device_memory((FAR + 3 * 8 * 9) * size, driver) as address:
         wide = Wide(address, shape, dtype)
         # Written through the far strides, read back through them by everything below.
         firelu.run_operator("LeakyRelu", on_device(values), alpha=1.0, out=wide)

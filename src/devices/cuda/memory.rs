@@ -52,12 +52,15 @@ impl Memory {
 impl Drop for Memory {
     fn drop(&mut self) {
         let freed = self.context.with_current("freeing memory", || {
-            // SAFETY: `new` allocated this address and nobody else frees it; work that uses it is on the same stream.
+            let stream = handle(self.stream);
+            // SAFETY: `new` allocated this address and nobody else frees it; work that uses it is on the same stream,
+            // which is waited for where the driver cannot free in its order.
             unsafe {
-                match self.context.pools {
-                    true => result::free_async(self.address, handle(self.stream)).map_err(of("cuMemFreeAsync")),
-                    false => result::free_sync(self.address).map_err(of("cuMemFree")),
+                if self.context.pools {
+                    return result::free_async(self.address, stream).map_err(of("cuMemFreeAsync"));
                 }
+                result::stream::synchronize(stream).map_err(of("cuStreamSynchronize"))?;
+                result::free_sync(self.address).map_err(of("cuMemFree"))
             }
         });
         // Nobody can be told here: the next call to the device tells it, and tries again.
