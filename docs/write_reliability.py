@@ -47,7 +47,8 @@ def rows() -> list[tuple[str, str, str]]:
     row("hostile calls from Python", all(hostile), f"{calls:,}, {refused:,} refused", "make hostile")
     text = f"{number(growth, 'bytes')} bytes, {number(growth, 'objects')} objects over {number(growth, 'calls')} calls"
     row("memory growth of mixed calls", growth, text, "make hostile")
-    text = f"{interrupts.get('longest_seconds')} s ({interrupts.get('operator')})"
+    load = f", at a load of {interrupts['load']}" if "load" in interrupts else ""
+    text = f"{interrupts.get('longest_seconds')} s ({interrupts.get('operator')}{load})"
     row("longest answer to an interrupt", interrupts, text, "make hostile")
     text = f"{number(faults, 'injected')} in {number(faults, 'calls')} driver calls"
     row("CUDA driver faults injected", faults, text, "make hostile")

@@ -6,7 +6,7 @@ use firelu::core::device::Stream;
 use firelu::core::tensor::Parts;
 use firelu::devices::cpu::features::Level;
 use firelu::devices::cpu::parallel::with_threads;
-use firelu::{ArgValue, Call, Device, Error, TensorType, TensorView, TensorViewMut, registry};
+use firelu::{ArgValue, Call, DType, Device, Error, TensorType, TensorView, TensorViewMut, registry};
 
 use crate::choices::Choices;
 use crate::memory::{Memory, Placed, Use};
@@ -137,7 +137,8 @@ fn values(choices: &mut Choices<'_>, memory: &mut Memory) -> Result<Outcome, Str
             let outputs = place_outputs(targets, &expected, &inputs, memory, choices);
             let others = choices.pick(&[1, 2, 3, 8]);
             let again = one_level(&request, targets, &expected, &inputs, &outputs, others)?;
-            if again.is_none_or(|again| !same_numbers(&bits, &again, &expected)) {
+            let same = if signature.same_bits { same_numbers } else { same_but_for_zeros };
+            if again.is_none_or(|again| !same(&bits, &again, &expected)) {
                 let threads = format!("{threads} and {others} threads");
                 return Err(format!("layouts or threads differ: level {level}, {threads}, {}", describe(&request)));
             }
@@ -293,15 +294,36 @@ fn compare(got: &[f64], expected: &Expected) -> Result<(), String> {
 
 /// Whether both hold the same bits, but for what a NaN carries.
 fn same_numbers(first: &[Vec<u64>], second: &[Vec<u64>], expected: &[Expected]) -> bool {
-    let is_nan = |bits: u64, expected: &Expected| match expected.dtype {
-        firelu::DType::Float16 => bits & 0x7fff > 0x7c00,
-        firelu::DType::BFloat16 => bits & 0x7fff > 0x7f80,
-        firelu::DType::Float32 => bits & 0x7fff_ffff > 0x7f80_0000,
-        firelu::DType::Float64 => f64::from_bits(bits).is_nan(),
-    };
     first.iter().zip(second).zip(expected).all(|((first, second), expected)| {
-        first.iter().zip(second).all(|(&a, &b)| a == b || (is_nan(a, expected) && is_nan(b, expected)))
+        let nan = |bits: u64| magnitude(bits, expected.dtype) > infinity(expected.dtype);
+        first.iter().zip(second).all(|(&a, &b)| a == b || (nan(a) && nan(b)))
     })
+}
+
+/// As [`same_numbers`], but also for the sign of a zero.
+fn same_but_for_zeros(first: &[Vec<u64>], second: &[Vec<u64>], expected: &[Expected]) -> bool {
+    let positive = |outputs: &[Vec<u64>]| -> Vec<Vec<u64>> {
+        let zero = |bits: u64, expected: &Expected| if magnitude(bits, expected.dtype) == 0 { 0 } else { bits };
+        let output =
+            |(output, expected): (&Vec<u64>, &Expected)| output.iter().map(|&bits| zero(bits, expected)).collect();
+        outputs.iter().zip(expected).map(output).collect()
+    };
+    same_numbers(&positive(first), &positive(second), expected)
+}
+
+/// The bits of a number without its sign.
+fn magnitude(bits: u64, dtype: DType) -> u64 {
+    bits & (u64::MAX >> (65 - 8 * dtype.size()))
+}
+
+/// The bits of infinity.
+fn infinity(dtype: DType) -> u64 {
+    match dtype {
+        DType::Float16 => 0x7c00,
+        DType::BFloat16 => 0x7f80,
+        DType::Float32 => 0x7f80_0000,
+        DType::Float64 => 0x7ff0_0000_0000_0000,
+    }
 }
 
 /// Calls an operator by name on placed tensors; without outputs it is only checked, as nothing but a

@@ -11,8 +11,8 @@ use firelu_soak::signatures::SIGNATURES;
 
 /// Shapes of inputs and outputs that take several tasks of every operator.
 fn shapes(operator: &str) -> (Vec<Vec<usize>>, Vec<Vec<usize>>) {
-    let (picture, channels, kernel) = (vec![2, 5, 217, 301], vec![5], vec![4, 3]);
-    let filtered = vec![2, 5, 217, 301];
+    let (picture, channels, kernel) = (vec![1, 5, 217, 301], vec![5], vec![4, 3]);
+    let filtered = vec![1, 5, 217, 301];
     match operator {
         "LeakyRelu" => (vec![picture.clone()], vec![picture]),
         "LeakyReluGradient" | "Add" | "Sub" | "Mul" => (vec![picture.clone(); 2], vec![picture]),
@@ -84,6 +84,7 @@ fn bits_depend_on_nothing_but_the_call() {
                     assert!(run(&plain, threads) == first, "{operator}, {dtype}, {level}, {threads} threads");
                 }
                 if signature.any_layout {
+                    // No number here is zero, whose sign may differ.
                     assert!(run(&strided, 2) == first, "{operator}, {dtype}, {level}, another layout");
                 }
                 of_levels.push(first);

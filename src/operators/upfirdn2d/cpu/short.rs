@@ -117,7 +117,7 @@ where
     // SAFETY: the caller's promise, handed on.
     unsafe {
         match (rows.form, rows.taps) {
-            (Form::Plain4, RowTaps::Direct(taps)) if R::MANY && rows.sources.len() == 4 => {
+            (Form::Plain4, RowTaps::Direct(taps)) if R::MANY && rows.sources.len() == 4 && taps.len() == 16 => {
                 let sources = [rows.sources[0], rows.sources[1], rows.sources[2], rows.sources[3]];
                 Writer::new(rows).all(Direct::<T, R, 4, 4>::new(sources, taps));
             }

@@ -201,10 +201,15 @@ pub fn gradient(request: &Request) -> Outputs {
     let plan = Plan::read(request)?;
     let (dy, k, x) =
         (request.input(0).ok_or(Refused)?, request.input(1).ok_or(Refused)?, request.input(2).ok_or(Refused)?);
-    if plan.output(&x.shape, &k.shape)? != dy.shape {
+    // The last two lengths alone stand for an X with the other dimensions of dY.
+    let shape = match (dy.shape.split_last_chunk::<2>(), &x.shape[..]) {
+        (Some((leading, _)), lengths @ [_, _]) => [leading, lengths].concat(),
+        _ => x.shape.clone(),
+    };
+    if plan.output(&shape, &k.shape)? != dy.shape {
         return Err(Refused);
     }
-    Ok(vec![plan.filter(Way::Back, dy, k, Array::new(&x.shape, dy.dtype))])
+    Ok(vec![plan.filter(Way::Back, dy, k, Array::new(&shape, dy.dtype))])
 }
 
 /// The gradient with respect to K.
