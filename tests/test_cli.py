@@ -119,6 +119,14 @@ def test_the_demo_says_what_it_lacks(monkeypatch, capsys):
     assert "pip install 'firelu[demo]'" in capsys.readouterr().err
 
 
+def test_a_picture_that_is_not_there_is_named(tmp_path, capsys):
+    pytest.importorskip("matplotlib")
+    pytest.importorskip("PIL")
+    missing = tmp_path / "missing.png"
+    assert main(["demo", "--output", str(tmp_path / "out"), "--image", str(missing)]) == 1
+    assert capsys.readouterr().err.endswith(f"firelu demo: {missing}: No such file or directory\n")
+
+
 class Screen:
     """A stream that says it is a terminal."""
 
