@@ -92,7 +92,9 @@ def test_devices_are_described():
 def test_errors_carry_the_drivers_words(emulator):
     x = firelu.Tensor([1.0, 2.0], device="cuda:0")
     emulator.fail("cuLaunchKernel:1:700")
-    with pytest.raises(firelu.DeviceError, match="launching leaky_relu_f32: cuLaunchKernel: CUDA_ERROR_ILLEGAL_ADDRESS: "):
+    with pytest.raises(
+        firelu.DeviceError, match="launching leaky_relu_f32: cuLaunchKernel: CUDA_ERROR_ILLEGAL_ADDRESS: "
+    ):
         firelu.run_operator("LeakyRelu", x)
     emulator.fail("cuMemAllocAsync:1:2")
     with pytest.raises(firelu.FireluError, match="cuda:0: out of memory: could not allocate 8 bytes"):

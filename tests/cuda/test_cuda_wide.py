@@ -53,7 +53,9 @@ def check(name, wide, values, *rest, exact=True, **args):
     tensors = [on_device(x) for x in rest]
     got = firelu.run_operator(name, wide, *tensors, **args)
     want = firelu.run_operator(name, values, *rest, **args)
-    for a, b in zip(got if isinstance(got, tuple) else (got,), want if isinstance(want, tuple) else (want,), strict=True):
+    for a, b in zip(
+        got if isinstance(got, tuple) else (got,), want if isinstance(want, tuple) else (want,), strict=True
+    ):
         a = a.to("cpu").numpy()
         assert np.array_equal(a, b) if exact else np.allclose(a, b, rtol=1e-2, atol=1e-2), name
 

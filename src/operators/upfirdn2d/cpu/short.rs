@@ -212,7 +212,8 @@ impl<'a, 'b, T: Element> Writer<'a, 'b, T> {
         T: Element<Compute = R::Number>,
     {
         let (Rows { count, source, target }, width, start) = (self.rows.rows, self.rows.count, self.rows.start);
-        let lines = ((self.target as usize | target as usize) % LINE | width * size_of::<T>() % LINE) == 0;
+        let lines =
+            [self.target as usize, target as usize, width * size_of::<T>()].iter().all(|n| n.is_multiple_of(LINE));
         let streamed = if self.rows.streaming && lines { width } else { 0 };
         let soon = if self.rows.ahead.is_some() { target.wrapping_mul(NARROW_AHEAD) } else { 0 };
         let (inside, after) = (self.rows.inside as isize, start + (W::STEP * R::LANES) as isize);
