@@ -161,7 +161,8 @@ calls = driver.firelu_emulator_calls() - before
 setting("LOST_AT", str(int(calls * float(sys.argv[1])) + 1))
 for _ in range(3):
     result, text = attempt()
-    print("refused" if text.startswith("DeviceError: cuda:0: ") and ": cu" in text else text or is_right(result, expected))
+    refused = text.startswith("DeviceError: cuda:0: ") and ": cu" in text
+    print("refused" if refused else text or is_right(result, expected))
 print("devices", firelu.devices()["cuda:0"])
 print("cpu", firelu.leaky_relu(np.float32([-2]), 0.5)[0])
 """

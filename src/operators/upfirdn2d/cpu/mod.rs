@@ -1,7 +1,7 @@
 //! The kernels of the CPU. A call is read into a [`Plan`](plan::Plan), cut into tiles, and each tile is
-//! computed with the registers of the processor's level. Bits agree within one level, for any number
-//! of threads and any strides; between levels they may differ in the last place, since a fused
-//! multiply-add rounds once.
+//! computed with the registers of the processor's level. Bits agree within one level for any number of
+//! threads; the sign of a zero and the last places of the kernel's gradient may depend on the memory
+//! layout, and between levels the last place may differ, since a fused multiply-add rounds once.
 
 #[cfg(target_arch = "x86_64")]
 #[macro_use]
