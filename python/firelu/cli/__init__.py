@@ -46,8 +46,9 @@ def main(argv: Sequence[str] | None = None) -> int:
             # The reader has gone (`firelu ops | head`): nothing is left to say, nor to flush at exit.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return 0
-        named = isinstance(error, OSError) and error.filename
-        reason = f"{error.filename}: {error.strerror}" if named else error
+        reason: object = error
+        if isinstance(error, OSError) and error.filename:
+            reason = f"{error.filename}: {error.strerror}"
         print(f"firelu {options.command}: {reason}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
