@@ -85,6 +85,9 @@ def test_a_library_of_another_kind(tmp_path):
     assert reason.startswith("the CUDA driver library lacks cuInit, cuDriverGetVersion, ")
 
 
+@pytest.mark.xfail(
+    strict=False, reason="the system's loader may end the process over a file that is cut short (SIGBUS)"
+)
 def test_half_a_library(tmp_path):
     whole = EMULATED.read_bytes()
     (tmp_path / "libcuda.so").write_bytes(whole[: len(whole) // 2])
@@ -138,7 +141,7 @@ def test_the_doctor_tells_what_the_selftest_found():
     done = run("-c", DOCTOR, **settings)
     assert done.returncode == 0, done.stdout + done.stderr
     text = " ".join(done.stdout.split())
-    assert re.search(r"self-test \d{3} results of 12 operators agree", text), text
+    assert re.search(r"self-test \d{3} results of 13 operators agree", text), text
     assert "every kernel that ships was loaded" in text
     failed = run("-c", DOCTOR, **settings, FIRELU_EMULATOR_FAIL="cuLaunchKernel:40:719")
     assert failed.returncode == 1, failed.stdout + failed.stderr
