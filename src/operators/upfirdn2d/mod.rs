@@ -70,7 +70,8 @@ fn with_cost(schema: OpSchema, x: fn(&Signature<'_>) -> Shape, k: usize) -> OpSc
     schema.cost_inference_function(move |signature, outputs| {
         let x = x(signature);
         let geometry = geometry(signature, &x, k)?;
-        let samples: u64 = geometry.output_shape(&x).iter().map(|&n| n as u64).product();
+        // Beside a dimension of length zero the others may be of any length.
+        let samples = geometry.output_shape(&x).iter().fold(1, |samples: u64, &n| samples.saturating_mul(n as u64));
         let taps = (geometry.x.most_taps() as u64).saturating_mul(geometry.y.most_taps() as u64);
         let flops = samples.saturating_mul(taps).saturating_mul(2);
         Ok(OpCost { flops, ..plain.traffic(signature.inputs, outputs) })
