@@ -227,9 +227,9 @@ def upfirdn2d(
     if type(kernel) is not np.ndarray or kernel.ndim != 2:
         kernel = _square(kernel)
     # What nearly everyone passes is read without a further call: it shows in the time of a small picture.
-    if type(up) is int and type(down) is int and type(pad) is tuple and len(pad) == 2:
-        x0, x1 = pad
-        arguments = up, up, down, down, x0, x1, x0, x1, flip_kernel, gain
+    if type(up) is int and type(down) is int and type(pad) is tuple and len(pad) in (2, 4):
+        x0, x1, y0, y1 = pad if len(pad) == 4 else pad * 2
+        arguments = up, up, down, down, x0, x1, y0, y1, flip_kernel, gain
     else:
         arguments = _arguments(up, down, pad, flip_kernel, gain)
     return _UPFIRDN2D((x, kernel), arguments, out)

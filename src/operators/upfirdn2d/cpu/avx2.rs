@@ -7,7 +7,7 @@ use std::ops::Range;
 use super::FirElement;
 use super::kernel_gradient::{self, Job};
 use super::phases;
-use super::registers::{Access, Register};
+use super::registers::{Access, Register, load_places};
 use super::rows::{Rows, Stores};
 use super::scratch::Scratch;
 use super::short::{self, Short, ShortRows};
@@ -321,8 +321,14 @@ unsafe fn mask_within(from: usize, to: usize) -> __m256i {
 }
 
 macro_rules! access {
-    ($register:ident, $element:ty $(, $load_part:item, $load_within:item, $store_part:item)?) => {
+    ($register:ident, $element:ty, $mask:ty, $make_mask:item, $load_masked:item $(, $load_part:item, $store_part:item)?) => {
         impl Access<$element> for $register {
+            type Mask = $mask;
+
+            #[inline(always)]
+            $make_mask
+            #[inline(always)]
+            $load_masked
             #[inline(always)]
             unsafe fn load(source: *const $element) -> Self {
                 // SAFETY: the caller's promise.
@@ -342,45 +348,92 @@ macro_rules! access {
                 #[inline(always)]
                 $load_part
                 #[inline(always)]
-                $load_within
-                #[inline(always)]
                 $store_part
             )?
         }
     };
 }
-access!(F32x8, Float16);
-access!(F32x8, BFloat16);
+macro_rules! access_halves {
+    ($element:ty) => {
+        access!(
+            F32x8,
+            $element,
+            (usize, usize),
+            unsafe fn mask(from: usize, to: usize) -> (usize, usize) {
+                (from, to)
+            },
+            unsafe fn load_masked(source: *const $element, mask: (usize, usize)) -> Self {
+                // SAFETY: the caller's promise.
+                unsafe { load_places(source, mask) }
+            }
+        );
+    };
+}
+access_halves!(Float16);
+access_halves!(BFloat16);
 access!(
     F32x8,
     f32,
+    __m256i,
+    unsafe fn mask(from: usize, to: usize) -> __m256i {
+        // SAFETY: the caller's promise.
+        unsafe { mask_within(from, to) }
+    },
+    unsafe fn load_masked(source: *const f32, mask: __m256i) -> Self {
+        // SAFETY: places outside the mask are not touched.
+        F32x8(unsafe { _mm256_maskload_ps(source, mask) })
+    },
     unsafe fn load_part(source: *const f32, count: usize) -> Self {
         // SAFETY: places outside the mask are not touched.
         F32x8(unsafe { _mm256_maskload_ps(source, mask32(count)) })
     },
-    unsafe fn load_within(source: *const f32, from: usize, to: usize) -> Self {
-        // SAFETY: places outside the mask are not touched.
-        F32x8(unsafe { _mm256_maskload_ps(source, mask_within(from, to)) })
-    },
+    // In up to three pieces: some processors take tens of cycles for a masked store.
     unsafe fn store_part(self, target: *mut f32, count: usize) {
-        // SAFETY: places outside the mask are not touched.
-        unsafe { _mm256_maskstore_ps(target, mask32(count), self.0) }
+        // SAFETY: the pieces have `count` numbers in all.
+        unsafe {
+            let (mut target, mut rest) = (target, _mm256_castps256_ps128(self.0));
+            if count & 4 != 0 {
+                _mm_storeu_ps(target, rest);
+                (target, rest) = (target.add(4), _mm256_extractf128_ps::<1>(self.0));
+            }
+            if count & 2 != 0 {
+                _mm_storel_epi64(target.cast(), _mm_castps_si128(rest));
+                (target, rest) = (target.add(2), _mm_movehl_ps(rest, rest));
+            }
+            if count & 1 != 0 {
+                target.write_unaligned(_mm_cvtss_f32(rest));
+            }
+        }
     }
 );
 access!(
     F64x4,
     f64,
+    __m256i,
+    unsafe fn mask(from: usize, to: usize) -> __m256i {
+        // SAFETY: the caller's promise; two 32-bit places make one of 64.
+        unsafe { mask_within(2 * from, 2 * to) }
+    },
+    unsafe fn load_masked(source: *const f64, mask: __m256i) -> Self {
+        // SAFETY: places outside the mask are not touched.
+        F64x4(unsafe { _mm256_maskload_pd(source, mask) })
+    },
     unsafe fn load_part(source: *const f64, count: usize) -> Self {
         // SAFETY: places outside the mask are not touched; two 32-bit places make one of 64.
         F64x4(unsafe { _mm256_maskload_pd(source, mask32(2 * count)) })
     },
-    unsafe fn load_within(source: *const f64, from: usize, to: usize) -> Self {
-        // SAFETY: as in `load_part`.
-        F64x4(unsafe { _mm256_maskload_pd(source, mask_within(2 * from, 2 * to)) })
-    },
     unsafe fn store_part(self, target: *mut f64, count: usize) {
-        // SAFETY: as in `load_part`.
-        unsafe { _mm256_maskstore_pd(target, mask32(2 * count), self.0) }
+        // SAFETY: the pieces have `count` numbers in all.
+        unsafe {
+            let (low, high) = (_mm256_castpd256_pd128(self.0), _mm256_extractf128_pd::<1>(self.0));
+            if count & 2 != 0 {
+                _mm_storeu_pd(target, low);
+            }
+            if count & 1 != 0 {
+                let (target, half) = if count & 2 != 0 { (target.add(2), high) } else { (target, low) };
+                target.write_unaligned(_mm_cvtsd_f64(half));
+            }
+        }
     }
 );
 

@@ -231,6 +231,8 @@ macro_rules! access {
         $load:ident, $load_mask:ident, $store:ident, $store_mask:ident, $stream:ident, $widen:expr, $narrow:expr
     ) => {
         impl Access<$element> for $register {
+            type Mask = $mask;
+
             #[inline(always)]
             unsafe fn load(source: *const $element) -> Self {
                 // SAFETY: the caller's promise.
@@ -252,10 +254,14 @@ macro_rules! access {
                 unsafe { $widen($load_mask(first::<$register>(count) as $mask, source.cast())) }
             }
             #[inline(always)]
-            unsafe fn load_within(source: *const $element, from: usize, to: usize) -> Self {
+            unsafe fn mask(from: usize, to: usize) -> $mask {
                 debug_assert!(from <= to && to <= Self::LANES);
+                ((1u32 << to) - (1u32 << from)) as $mask
+            }
+            #[inline(always)]
+            unsafe fn load_masked(source: *const $element, mask: $mask) -> Self {
                 // SAFETY: places outside the mask are not touched.
-                unsafe { $widen($load_mask(((1u32 << to) - (1u32 << from)) as $mask, source.cast())) }
+                unsafe { $widen($load_mask(mask, source.cast())) }
             }
             #[inline(always)]
             unsafe fn store_part(self, target: *mut $element, count: usize) {

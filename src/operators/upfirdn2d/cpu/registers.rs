@@ -12,7 +12,7 @@ pub trait Register: Copy {
     const LANES: usize;
     /// Whether it can be stored past the caches.
     const STREAMS: bool;
-    /// Whether there are enough of them to keep the taps of long kernels.
+    /// Whether there are enough of them for the product sums of four series at once.
     const MANY: bool;
 
     /// The same number in every place.
@@ -42,6 +42,21 @@ pub trait Register: Copy {
 
 /// A register that is loaded from, and rounded once into, elements of type `T`.
 pub trait Access<T: Element<Compute = Self::Number>>: Register {
+    /// Which places of a register are loaded.
+    type Mask: Copy;
+
+    /// The places `from .. to`, at most `LANES`.
+    ///
+    /// # Safety
+    /// The level was detected.
+    unsafe fn mask(from: usize, to: usize) -> Self::Mask;
+
+    /// Loads the elements of a mask; the other places are zero.
+    ///
+    /// # Safety
+    /// The level was detected and those elements are readable.
+    unsafe fn load_masked(source: *const T, mask: Self::Mask) -> Self;
+
     /// Loads and widens `LANES` elements at any alignment.
     ///
     /// # Safety
@@ -75,22 +90,6 @@ pub trait Access<T: Element<Compute = Self::Number>>: Register {
         }
     }
 
-    /// Loads the elements `from .. to` of `LANES`; the other places are zero.
-    ///
-    /// # Safety
-    /// The level was detected and those elements are readable.
-    #[inline(always)]
-    unsafe fn load_within(source: *const T, from: usize, to: usize) -> Self {
-        let mut elements = [T::default(); 16];
-        debug_assert!(from <= to && to <= Self::LANES && Self::LANES <= elements.len());
-        // SAFETY: the caller's promise; the array holds as many as a register.
-        unsafe {
-            let (first, bytes) = (source.wrapping_add(from).cast::<u8>(), (to - from) * size_of::<T>());
-            std::ptr::copy_nonoverlapping(first, elements.as_mut_ptr().add(from).cast(), bytes);
-            Self::load(elements.as_ptr())
-        }
-    }
-
     /// Stores the first `count < LANES` elements.
     ///
     /// # Safety
@@ -104,6 +103,25 @@ pub trait Access<T: Element<Compute = Self::Number>>: Register {
             self.store(elements.as_mut_ptr());
             std::ptr::copy_nonoverlapping(elements.as_ptr().cast::<u8>(), target.cast(), count * size_of::<T>());
         }
+    }
+}
+
+/// As [`Access::load_masked`], for registers without masks: by way of an array.
+///
+/// # Safety
+/// As there.
+#[inline(always)]
+pub unsafe fn load_places<T: Element<Compute = R::Number>, R: Access<T>>(
+    source: *const T,
+    places: (usize, usize),
+) -> R {
+    let (mut elements, (from, to)) = ([T::default(); 16], places);
+    debug_assert!(from <= to && to <= R::LANES && R::LANES <= elements.len());
+    // SAFETY: the caller's promise; the array holds as many as a register.
+    unsafe {
+        let (first, bytes) = (source.wrapping_add(from).cast::<u8>(), (to - from) * size_of::<T>());
+        std::ptr::copy_nonoverlapping(first, elements.as_mut_ptr().add(from).cast(), bytes);
+        R::load(elements.as_ptr())
     }
 }
 
@@ -159,6 +177,17 @@ impl<C: Compute> Register for Portable<C> {
 }
 
 impl<C: Compute, T: Element<Compute = C>> Access<T> for Portable<C> {
+    type Mask = (usize, usize);
+
+    #[inline(always)]
+    unsafe fn mask(from: usize, to: usize) -> (usize, usize) {
+        (from, to)
+    }
+    #[inline(always)]
+    unsafe fn load_masked(source: *const T, mask: (usize, usize)) -> Self {
+        // SAFETY: the caller's promise.
+        unsafe { load_places(source, mask) }
+    }
     #[inline(always)]
     unsafe fn load(source: *const T) -> Self {
         // SAFETY: the caller's promise.
@@ -207,7 +236,7 @@ pub mod tests {
             for from in 0..=R::LANES {
                 for to in from..=R::LANES {
                     let mut target = vec![R::Number::from_f64(-1.0); 16];
-                    R::load_within(source.as_ptr(), from, to).store(target.as_mut_ptr());
+                    R::load_masked(source.as_ptr(), R::mask(from, to)).store(target.as_mut_ptr());
                     for (i, value) in target[..R::LANES].iter().enumerate() {
                         let inside = (from..to).contains(&i);
                         assert_eq!(*value, if inside { source[i] } else { R::Number::default() });

@@ -21,35 +21,28 @@ pub enum Stores {
 pub struct Ahead {
     /// Bytes from the last source to the first of them.
     pub first: isize,
-    /// Bytes from each to the next.
-    pub step: isize,
-    /// How many.
-    pub rows: usize,
+    /// Bytes from the first to the second, where there are two; more would cost more than they save.
+    pub second: isize,
 }
 
 /// How far ahead of its use memory is asked for.
 const AHEAD_BYTES: usize = 4096;
 
 impl Ahead {
-    /// No rows.
-    pub const NONE: Ahead = Ahead { first: 0, step: 0, rows: 0 };
-
     /// Asks for the line that each of the rows has at the place that `last` has in the last source.
     #[inline(always)]
     pub fn ask<R: Register>(&self, last: *const u8) {
-        let mut next = last.wrapping_offset(self.first);
-        R::prefetch(next);
-        for _ in 1..self.rows {
-            next = next.wrapping_offset(self.step);
-            R::prefetch(next);
-        }
+        // No loop and no branch: asking for one line twice is cheaper than either.
+        let first = last.wrapping_offset(self.first);
+        R::prefetch(first);
+        R::prefetch(first.wrapping_offset(self.second));
     }
 
     /// Rows so many bytes apart, of which `count` at a time are read for the first time.
     pub fn rows(step: isize, count: usize) -> Self {
         let turns = AHEAD_BYTES.div_ceil((step.unsigned_abs() * count).max(1)).min(64);
-        let count = count.min(4);
-        Ahead { first: step.wrapping_mul((1 + (turns - 1) * count) as isize), step, rows: count }
+        let first = step.wrapping_mul((1 + (turns - 1) * count) as isize);
+        Ahead { first, second: if count > 1 { step } else { 0 } }
     }
 }
 

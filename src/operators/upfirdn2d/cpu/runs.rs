@@ -48,6 +48,9 @@ pub fn runs(axis: &Axis, rows: &Range<usize>) -> impl Iterator<Item = Run> {
     })
 }
 
+/// Stands for a row of zeros among the offsets.
+pub const ZEROS: isize = isize::MIN;
+
 /// The runs of a tile, relative to its first input and its first output.
 #[derive(Default)]
 pub struct Runs<C> {
@@ -55,7 +58,7 @@ pub struct Runs<C> {
     key: (Range<usize>, isize, isize),
     /// The runs.
     pub list: SmallVec<[PlacedRun; 8]>,
-    /// Bytes from the tile's first input row to each term's.
+    /// Bytes from the tile's first input row to each term's; `ZEROS` for a row of zeros.
     pub offsets: SmallVec<[isize; 32]>,
     /// What each term is multiplied by.
     pub taps: SmallVec<[C; 32]>,
@@ -77,8 +80,8 @@ impl<C: Compute> Runs<C> {
         !self.list.is_empty() && self.key == (tile.rows.clone(), tile.source_row, tile.target_row)
     }
 
-    /// The runs of a tile, each of so many rows at most.
-    pub fn refill<T>(&mut self, y: &Axis, taps: &Taps<C>, tile: &Tile<T>, at_once: usize) {
+    /// The runs of a tile, each of so many rows at most and of so many terms at least.
+    pub fn refill<T>(&mut self, y: &Axis, taps: &Taps<C>, tile: &Tile<T>, at_once: usize, terms: usize) {
         self.key = (tile.rows.clone(), tile.source_row, tile.target_row);
         self.list.clear();
         self.offsets.clear();
@@ -92,6 +95,11 @@ impl<C: Compute> Runs<C> {
             for run in runs(y, &rows) {
                 let (inputs, mut tap) = rows_inside(y, run.support);
                 let start = self.offsets.len();
+                // A product of minus zero changes no sum, not even the sign of a zero.
+                for _ in inputs.clone().count()..if inputs.is_empty() || run.count > 1 { 0 } else { terms } {
+                    self.offsets.push(ZEROS);
+                    self.taps.push(C::from_f64(-0.0));
+                }
                 for input in inputs {
                     self.offsets.push(input as isize * tile.source_row);
                     self.taps.push(along_y[tap]);

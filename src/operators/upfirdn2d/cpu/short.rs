@@ -36,6 +36,17 @@ impl Form {
         matches!((axis.up, axis.down, axis.taps), (1, 1, 3 | 4) | (2, 1, 4 | 12) | (1, 2, 4 | 12))
     }
 
+    /// How many terms an output has along x.
+    pub fn terms(self) -> usize {
+        match self {
+            Form::Up4(_) => 2,
+            Form::Plain3 => 3,
+            Form::Plain4 | Form::Down4 => 4,
+            Form::Up12(_) => 6,
+            Form::Down12 => 12,
+        }
+    }
+
     /// The form of a strip's rows; strips that are too narrow to have phases have none.
     pub fn of(strip: &Strip) -> Option<Form> {
         let counts = strip.bounds.first().copied().unwrap_or(0);
@@ -117,7 +128,7 @@ where
     // SAFETY: the caller's promise, handed on.
     unsafe {
         match (rows.form, rows.taps) {
-            (Form::Plain4, RowTaps::Direct(taps)) if R::MANY && rows.sources.len() == 4 && taps.len() == 16 => {
+            (Form::Plain4, RowTaps::Direct(taps)) if rows.sources.len() == 4 && taps.len() == 16 => {
                 let sources = [rows.sources[0], rows.sources[1], rows.sources[2], rows.sources[3]];
                 Writer::new(rows).all(Direct::<T, R, 4, 4>::new(sources, taps));
             }
@@ -127,7 +138,6 @@ where
             (Form::Up4(false), RowTaps::Separable(y, x)) => separable::<T, R, 2, 1, 2, 0>(rows, y, x),
             (Form::Up4(true), RowTaps::Separable(y, x)) => separable::<T, R, 2, 1, 2, 1>(rows, y, x),
             (Form::Down4, RowTaps::Separable(y, x)) => separable::<T, R, 1, 2, 4, 0>(rows, y, x),
-            _ if !R::MANY => return false,
             (Form::Up12(false), RowTaps::Separable(y, x)) => separable::<T, R, 2, 1, 6, 0>(rows, y, x),
             (Form::Up12(true), RowTaps::Separable(y, x)) => separable::<T, R, 2, 1, 6, 1>(rows, y, x),
             (Form::Down12, RowTaps::Separable(y, x)) => separable::<T, R, 1, 2, 12, 0>(rows, y, x),
@@ -165,10 +175,10 @@ unsafe fn separable<T, R, const P: usize, const STEP: usize, const N: usize, con
     }
 }
 
-/// A line holds at most four blocks: eight half-precision numbers each.
-const MOST_AT_ONCE: usize = 4;
+/// Rows of so many blocks at most have no middle worth a loop of its own.
+const NARROW: usize = 4;
 
-/// How many rows ahead the memory of rows of one block is asked for.
+/// How many rows ahead the memory of narrow rows is asked for.
 const NARROW_AHEAD: isize = 12;
 
 /// Writes rows of outputs.
@@ -192,7 +202,7 @@ impl<'a, 'b, T: Element> Writer<'a, 'b, T> {
     {
         // SAFETY: the promise of `write`.
         unsafe {
-            if self.rows.count <= P * R::LANES {
+            if self.rows.count <= NARROW * P * R::LANES {
                 return self.narrow(windows);
             }
             let Rows { count, source, target } = self.rows.rows;
@@ -205,7 +215,7 @@ impl<'a, 'b, T: Element> Writer<'a, 'b, T> {
         }
     }
 
-    /// Rows of one block.
+    /// Rows of a few blocks, whose masks are made once.
     #[inline(always)]
     unsafe fn narrow<R: Access<T>, W: Windows<R, P>, const P: usize>(&mut self, mut windows: W)
     where
@@ -216,7 +226,15 @@ impl<'a, 'b, T: Element> Writer<'a, 'b, T> {
             [self.target as usize, target as usize, width * size_of::<T>()].iter().all(|n| n.is_multiple_of(LINE));
         let streamed = if self.rows.streaming && lines { width } else { 0 };
         let soon = if self.rows.ahead.is_some() { target.wrapping_mul(NARROW_AHEAD) } else { 0 };
-        let (inside, after) = (self.rows.inside as isize, start + (W::STEP * R::LANES) as isize);
+        let (inside, step) = (self.rows.inside as isize, (W::STEP * R::LANES) as isize);
+        let (blocks, full) = (width.div_ceil(P * R::LANES), P * R::LANES);
+        let whole = streamed == 0 && width == blocks * full;
+        // SAFETY: the register exists.
+        let mut masks = [unsafe { W::masks(start, inside) }; NARROW + 1];
+        for block in 1..=NARROW {
+            // SAFETY: as above.
+            masks[block] = unsafe { W::masks(start + block as isize * step, inside) };
+        }
         for _ in 0..count {
             // SAFETY: the promise of `write`.
             unsafe {
@@ -224,8 +242,20 @@ impl<'a, 'b, T: Element> Writer<'a, 'b, T> {
                     // Rows so short are no stream that the processor would see coming.
                     R::prefetch(self.target.wrapping_byte_offset(soon).cast());
                 }
-                let (current, next) = (windows.at_edge(start, inside), windows.at_edge(after, inside));
-                self.store(windows.outputs(&current, &next), 0, width, streamed);
+                let mut current = windows.at_edge(start, masks[0]);
+                for block in 0..blocks {
+                    let column = start + (block as isize + 1) * step;
+                    let next = windows.at_edge(column, masks[block + 1]);
+                    let values = windows.outputs(&current, &next);
+                    if whole {
+                        for p in 0..P {
+                            values[p].store(self.target.add(block * full + p * R::LANES));
+                        }
+                    } else {
+                        self.store(values, block * full, width, streamed);
+                    }
+                    current = next;
+                }
             }
             windows.advance(source);
             self.target = self.target.wrapping_byte_offset(target);
@@ -247,6 +277,30 @@ impl<'a, 'b, T: Element> Writer<'a, 'b, T> {
                     rest if rest < R::LANES => values[p].store_part(self.target.add(place), rest),
                     _ if place + R::LANES <= streamed => values[p].stream(self.target.add(place)),
                     _ => values[p].store(self.target.add(place)),
+                }
+            }
+        }
+    }
+
+    /// `B` blocks inside, from output `q` on.
+    #[inline(always)]
+    unsafe fn blocks<R: Access<T>, W: Windows<R, P>, const P: usize, const B: usize>(
+        &self,
+        windows: &W,
+        current: &mut W::Registers,
+        column: usize,
+        q: usize,
+        streams: bool,
+    ) where
+        T: Element<Compute = R::Number>,
+    {
+        // SAFETY: the promise of `write`.
+        unsafe {
+            let values = windows.steps::<B>(current, column);
+            for block in 0..B {
+                for p in 0..P {
+                    let place = self.target.add(q + (block * P + p) * R::LANES);
+                    if streams { values[block][p].stream(place) } else { values[block][p].store(place) }
                 }
             }
         }
@@ -292,15 +346,15 @@ impl<'a, 'b, T: Element> Writer<'a, 'b, T> {
         // Blocks that fill a line, which is then written back to back, and the lines they are summed from.
         let at_once = const {
             let bytes = P * R::LANES * size_of::<T>();
-            if bytes < LINE { LINE / bytes } else { 1 }
+            let at_least = W::AT_ONCE;
+            if bytes * at_least < LINE { LINE / bytes } else { at_least }
         };
         let read = (at_once * W::STEP * R::LANES * size_of::<T>()).div_ceil(LINE);
-        let (ahead, lines) = self.rows.ahead.map_or((Ahead::NONE, 0), |ahead| (ahead, read));
         let inside = self.rows.inside as isize;
         let mut column = self.rows.start + (q / P * W::STEP) as isize;
         // SAFETY: the promise of `write`; loads stay inside, stores below `end`.
         unsafe {
-            let mut current = windows.at_edge(column, inside);
+            let mut current = windows.at_edge(column, W::masks(column, inside));
             column += step;
             while q < end {
                 let streams = q < streamed;
@@ -310,27 +364,24 @@ impl<'a, 'b, T: Element> Writer<'a, 'b, T> {
                 let blocks = if column < 0 { 0 } else { reachable.min((limit - q) / full) };
                 let mut left = blocks;
                 while left >= at_once {
-                    for line in 0..lines {
+                    if let Some(ahead) = self.rows.ahead {
                         let column = self.last.wrapping_offset(column * size_of::<T>() as isize);
-                        ahead.ask::<R>(column.wrapping_add(line * LINE));
-                    }
-                    let mut values = [[R::splat(R::Number::default()); P]; MOST_AT_ONCE];
-                    for block in 0..at_once {
-                        let next = windows.inside(column as usize);
-                        values[block] = windows.outputs(&current, &next);
-                        (current, column) = (next, column + step);
-                    }
-                    for block in 0..at_once {
-                        for p in 0..P {
-                            let place = self.target.add(q + p * R::LANES);
-                            if streams { values[block][p].stream(place) } else { values[block][p].store(place) }
+                        for line in 0..read {
+                            ahead.ask::<R>(column.wrapping_add(line * LINE));
                         }
-                        q += full;
                     }
+                    // One of these is compiled: the number of blocks is a constant.
+                    match at_once {
+                        1 => self.blocks::<R, W, P, 1>(windows, &mut current, column as usize, q, streams),
+                        2 => self.blocks::<R, W, P, 2>(windows, &mut current, column as usize, q, streams),
+                        _ => self.blocks::<R, W, P, 4>(windows, &mut current, column as usize, q, streams),
+                    }
+                    column += at_once as isize * step;
+                    q += at_once * full;
                     left -= at_once;
                 }
                 for _ in 0..left.max(usize::from(blocks == 0)) {
-                    let next = windows.at_edge(column, inside);
+                    let next = windows.at_edge(column, W::masks(column, inside));
                     self.store(windows.outputs(&current, &next), q, end, streamed);
                     (current, q, column) = (next, q + full, column + step);
                 }

@@ -12,7 +12,7 @@ use super::short::Short;
 use crate::core::dtype::Element;
 
 /// Values of the sum at `q` and after.
-pub(super) trait Sum<R: Register> {
+pub trait Sum<R: Register> {
     /// `B` registers from `q` on.
     ///
     /// # Safety
@@ -25,11 +25,20 @@ pub(super) trait Sum<R: Register> {
     /// Every source is readable there.
     unsafe fn part(&self, q: usize, count: usize) -> R;
 
-    /// The values at the places `from .. to` of a register that starts at `q`; the others are zero.
+    /// Which places of a register are summed.
+    type Mask: Copy;
+
+    /// The places `from .. to`.
+    ///
+    /// # Safety
+    /// The register's level was detected.
+    unsafe fn mask(from: usize, to: usize) -> Self::Mask;
+
+    /// The values at the places of a mask in a register that starts at `q`; the others are zero.
     ///
     /// # Safety
     /// Every source is readable at those places.
-    unsafe fn within(&self, q: isize, from: usize, to: usize) -> R;
+    unsafe fn within(&self, q: isize, mask: Self::Mask) -> R;
 
     /// Moves every source on by so many bytes.
     fn advance(&mut self, bytes: isize);
@@ -70,6 +79,8 @@ where
     S: Element<Compute = R::Number>,
     R: Access<S>,
 {
+    type Mask = R::Mask;
+
     #[inline(always)]
     unsafe fn block<const B: usize>(&self, q: usize) -> [R; B] {
         // SAFETY: the caller's promise.
@@ -100,12 +111,18 @@ where
     }
 
     #[inline(always)]
-    unsafe fn within(&self, q: isize, from: usize, to: usize) -> R {
+    unsafe fn mask(from: usize, to: usize) -> R::Mask {
+        // SAFETY: the caller's promise.
+        unsafe { R::mask(from, to) }
+    }
+
+    #[inline(always)]
+    unsafe fn within(&self, q: isize, mask: R::Mask) -> R {
         // SAFETY: the caller's promise.
         unsafe {
-            let mut sum = R::load_within(self.sources[0].wrapping_offset(q), from, to).mul(self.taps[0]);
+            let mut sum = R::load_masked(self.sources[0].wrapping_offset(q), mask).mul(self.taps[0]);
             for k in 1..N {
-                let value = R::load_within(self.sources[k].wrapping_offset(q), from, to);
+                let value = R::load_masked(self.sources[k].wrapping_offset(q), mask);
                 sum = value.multiply_add(self.taps[k], sum);
             }
             sum
@@ -136,6 +153,8 @@ where
     S: Element<Compute = R::Number>,
     R: Access<S>,
 {
+    type Mask = R::Mask;
+
     #[inline(always)]
     unsafe fn block<const B: usize>(&self, q: usize) -> [R; B] {
         // SAFETY: the caller's promise; there is a tap for every source.
@@ -171,14 +190,20 @@ where
     }
 
     #[inline(always)]
-    unsafe fn within(&self, q: isize, from: usize, to: usize) -> R {
+    unsafe fn mask(from: usize, to: usize) -> R::Mask {
+        // SAFETY: the caller's promise.
+        unsafe { R::mask(from, to) }
+    }
+
+    #[inline(always)]
+    unsafe fn within(&self, q: isize, mask: R::Mask) -> R {
         // SAFETY: the caller's promise.
         unsafe {
             let source = self.sources[0].wrapping_byte_offset(self.moved).wrapping_offset(q);
-            let mut sum = R::load_within(source, from, to).mul(R::splat(self.taps[0]));
+            let mut sum = R::load_masked(source, mask).mul(R::splat(self.taps[0]));
             for (source, &tap) in self.sources[1..].iter().zip(&self.taps[1..]) {
                 let source = source.wrapping_byte_offset(self.moved).wrapping_offset(q);
-                sum = R::load_within(source, from, to).multiply_add(R::splat(tap), sum);
+                sum = R::load_masked(source, mask).multiply_add(R::splat(tap), sum);
             }
             sum
         }
@@ -296,7 +321,7 @@ pub unsafe fn write<S, D, R>(
         with_sum!(sources, taps, sum, BLOCK => for _ in 0..rows.count {
             match stores {
                 Stores::CachedAhead(ahead) => {
-                    cached::<D, R, BLOCK, true>(&sum, target, count, last, ahead, size_of::<S>());
+                    cached::<D, R, BLOCK>(&sum, target, count, Some((last, ahead)), size_of::<S>());
                 }
                 Stores::Streamed if R::STREAMS => {
                     // The last line is not streamed whole: stores to it would wait for it.
@@ -304,7 +329,7 @@ pub unsafe fn write<S, D, R>(
                     streamed::<D, R, BLOCK>(&sum, target, count);
                 }
                 _ => {
-                    cached::<D, R, BLOCK, false>(&sum, target, count, last, Ahead::NONE, 0);
+                    cached::<D, R, BLOCK>(&sum, target, count, None, 0);
                 }
             }
             sum.advance(rows.source);
@@ -316,12 +341,11 @@ pub unsafe fn write<S, D, R>(
 
 /// Registers one after the other; the last overlaps the one before rather than reach over the end.
 #[inline(always)]
-unsafe fn cached<D, R, const BLOCK: usize, const AHEAD: bool>(
+unsafe fn cached<D, R, const BLOCK: usize>(
     sum: &impl Sum<R>,
     target: *mut D,
     count: usize,
-    last: *const u8,
-    ahead: Ahead,
+    ahead: Option<(*const u8, Ahead)>,
     size: usize,
 ) where
     D: Element<Compute = R::Number>,
@@ -331,7 +355,7 @@ unsafe fn cached<D, R, const BLOCK: usize, const AHEAD: bool>(
     // SAFETY: the promise of `write`; every access is to places below `count`.
     unsafe {
         while q + BLOCK * R::LANES <= count {
-            if AHEAD {
+            if let Some((last, ahead)) = ahead {
                 ahead.ask::<R>(last.wrapping_add(q * size));
             }
             let values = sum.block::<BLOCK>(q);
@@ -429,7 +453,7 @@ mod tests {
         for (terms, count, shift) in (0..=7).flat_map(|t| (0..70).map(move |c| (t, c, (t * 5 + c * 3) % 17))) {
             let sources: Vec<*const f32> = rows[..terms].iter().map(|row| row.as_ptr()).collect();
             let expected = |q: usize| (0..terms).map(|k| taps[k] * rows[k][q]).sum::<f32>();
-            let ahead = Ahead { first: 64, step: 64, rows: 2 };
+            let ahead = Ahead { first: 64, second: 64 };
             for stores in [Stores::Cached, Stores::CachedAhead(ahead), Stores::Streamed] {
                 let mut target = [f32::NAN; 120];
                 // SAFETY: the caller's promise; rows and the target are long enough.

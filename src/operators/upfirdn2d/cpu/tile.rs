@@ -6,7 +6,7 @@ use std::ops::Range;
 use super::factor::Taps;
 use super::plan::{Order, Plan};
 use super::rows::{Ahead, Rows, Stores};
-use super::runs::{Runs, rows_inside, runs};
+use super::runs::{Runs, ZEROS, rows_inside, runs};
 use super::scratch::Scratch;
 use super::short::{Form, RowTaps, ShortRows};
 use super::strip::{Strip, Terms};
@@ -81,6 +81,8 @@ impl<'a, C: Compute> Worker<'a, C> {
             Order::HorizontalFirst => (false, prepared, ring * output),
             Order::Direct => (false, ring * prepared, 0),
         };
+        // Rows in registers are summed with a row of zeros at the border.
+        let prepared = prepared.max(strip.inside_length());
         let lengths = [prepared, rows, strip.output_length(), plan.gathered];
         let [prepared_memory, rows, spare, gathered]: [*mut C; 4] = scratch.numbers(lengths)?;
         // SAFETY: the scratch memory just given holds that many; what no input fills stays zero.
@@ -182,7 +184,8 @@ impl<'a, C: Compute> Worker<'a, C> {
         let ahead = self.plan.ahead.then(|| Ahead::rows(tile.source_row, self.plan.geometry.y.down as usize));
         // Planes of the same size have the same runs.
         if !self.runs.fit(tile) {
-            self.runs.refill(&self.plan.geometry.y, self.taps, tile, (AT_ONCE_ELEMENTS / width).max(1));
+            let at_once = (AT_ONCE_ELEMENTS / width).max(1);
+            self.runs.refill(&self.plan.geometry.y, self.taps, tile, at_once, form.terms());
         }
         let first = tile.source.wrapping_add(self.strip.inside.start as usize);
         let mut sources: SmallVec<[*const T; 16]> = SmallVec::new();
@@ -195,7 +198,10 @@ impl<'a, C: Compute> Worker<'a, C> {
                     continue;
                 }
                 sources.clear();
-                sources.extend(self.runs.offsets[run.terms.clone()].iter().map(|&at| first.wrapping_byte_offset(at)));
+                sources.extend(self.runs.offsets[run.terms.clone()].iter().map(|&at| match at {
+                    ZEROS => self.prepared as *const T,
+                    at => first.wrapping_byte_offset(at),
+                }));
                 let done = R::write_short(&ShortRows {
                     form,
                     start: self.strip.start(),

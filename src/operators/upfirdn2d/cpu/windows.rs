@@ -11,6 +11,8 @@ pub trait Windows<R: Register, const P: usize> {
     type Registers: Copy;
     /// Columns that each step takes, in registers.
     const STEP: usize;
+    /// How many steps at once keep the processor busy.
+    const AT_ONCE: usize;
 
     /// The registers from a column on.
     ///
@@ -18,14 +20,29 @@ pub trait Windows<R: Register, const P: usize> {
     /// All their columns are inside.
     unsafe fn inside(&self, column: usize) -> Self::Registers;
 
-    /// The registers from a column on, zero outside the first `inside` columns.
+    /// Which of their places are inside.
+    type Masks: Copy;
+
+    /// The places of the registers from a column on that are among the first `inside` columns.
     ///
     /// # Safety
-    /// So many columns are readable.
-    unsafe fn at_edge(&self, column: isize, inside: isize) -> Self::Registers;
+    /// The register's level was detected.
+    unsafe fn masks(column: isize, inside: isize) -> Self::Masks;
+
+    /// The registers from a column on, zero outside the masks of that column.
+    ///
+    /// # Safety
+    /// The columns inside are readable.
+    unsafe fn at_edge(&self, column: isize, masks: Self::Masks) -> Self::Registers;
 
     /// One register of outputs for each phase, in the target's order.
     fn outputs(&self, current: &Self::Registers, next: &Self::Registers) -> [R; P];
+
+    /// The outputs of `B` steps, of which the first ends at a column; `current` goes on to the last.
+    ///
+    /// # Safety
+    /// All columns of those steps are inside.
+    unsafe fn steps<const B: usize>(&self, current: &mut Self::Registers, column: usize) -> [[R; P]; B];
 
     /// Goes on to rows so many bytes further.
     fn advance(&mut self, bytes: isize);
@@ -35,7 +52,8 @@ pub trait Windows<R: Register, const P: usize> {
 #[inline(always)]
 fn places_inside(column: isize, inside: isize, lanes: usize) -> (usize, usize) {
     let lanes = lanes as isize;
-    ((-column).clamp(0, lanes) as usize, (inside - column).clamp(0, lanes) as usize)
+    let to = (inside - column).clamp(0, lanes);
+    ((-column).clamp(0, to) as usize, to as usize)
 }
 
 /// Rows summed along y.
@@ -50,7 +68,9 @@ impl<R: Register, S: Sum<R>, const P: usize, const STEP: usize, const N: usize, 
     for Separable<R, S, P, STEP, N, SECOND>
 {
     type Registers = [R; STEP];
+    type Masks = [S::Mask; STEP];
     const STEP: usize = STEP;
+    const AT_ONCE: usize = 1;
 
     #[inline(always)]
     unsafe fn inside(&self, column: usize) -> [R; STEP] {
@@ -60,16 +80,25 @@ impl<R: Register, S: Sum<R>, const P: usize, const STEP: usize, const N: usize, 
     }
 
     #[inline(always)]
-    unsafe fn at_edge(&self, column: isize, inside: isize) -> [R; STEP] {
+    unsafe fn masks(column: isize, inside: isize) -> [S::Mask; STEP] {
+        // SAFETY: the caller's promise.
+        unsafe {
+            let mut masks = [S::mask(0, 0); STEP];
+            for s in 0..STEP {
+                let (from, to) = places_inside(column + (s * R::LANES) as isize, inside, R::LANES);
+                masks[s] = S::mask(from, to);
+            }
+            masks
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn at_edge(&self, column: isize, masks: [S::Mask; STEP]) -> [R; STEP] {
         // SAFETY: the caller's promise; only columns inside are read.
         unsafe {
             let mut sums = [R::splat(R::Number::default()); STEP];
             for s in 0..STEP {
-                let column = column + (s * R::LANES) as isize;
-                let (from, to) = places_inside(column, inside, R::LANES);
-                if from < to {
-                    sums[s] = self.sum.within(column, from, to);
-                }
+                sums[s] = self.sum.within(column + (s * R::LANES) as isize, masks[s]);
             }
             if STEP == 1 { sums } else { R::deinterleave::<STEP>(sums) }
         }
@@ -90,6 +119,18 @@ impl<R: Register, S: Sum<R>, const P: usize, const STEP: usize, const N: usize, 
             }
         }
         if P == 1 { values } else { R::interleave::<P>(values) }
+    }
+
+    #[inline(always)]
+    unsafe fn steps<const B: usize>(&self, current: &mut [R; STEP], column: usize) -> [[R; P]; B] {
+        let mut values = [[current[0]; P]; B];
+        for b in 0..B {
+            // SAFETY: the caller's promise.
+            let next = unsafe { self.inside(column + b * STEP * R::LANES) };
+            values[b] = self.outputs(current, &next);
+            *current = next;
+        }
+        values
     }
 
     #[inline(always)]
@@ -134,7 +175,10 @@ where
     R: Access<T>,
 {
     type Registers = [R; M];
+    type Masks = R::Mask;
     const STEP: usize = 1;
+    // One output is a long chain of sums, each waiting for the one before.
+    const AT_ONCE: usize = 4;
 
     #[inline(always)]
     unsafe fn inside(&self, column: usize) -> [R; M] {
@@ -149,13 +193,19 @@ where
     }
 
     #[inline(always)]
-    unsafe fn at_edge(&self, column: isize, inside: isize) -> [R; M] {
+    unsafe fn masks(column: isize, inside: isize) -> R::Mask {
+        let (from, to) = places_inside(column, inside, R::LANES);
+        // SAFETY: the caller's promise.
+        unsafe { R::mask(from, to) }
+    }
+
+    #[inline(always)]
+    unsafe fn at_edge(&self, column: isize, masks: R::Mask) -> [R; M] {
         // SAFETY: the caller's promise; only columns inside are read.
         unsafe {
             let mut rows = [R::splat(R::Number::default()); M];
-            let (from, to) = places_inside(column, inside, R::LANES);
-            for m in 0..if from < to { M } else { 0 } {
-                rows[m] = R::load_within(self.sources[m].wrapping_offset(column), from, to);
+            for m in 0..M {
+                rows[m] = R::load_masked(self.sources[m].wrapping_offset(column), masks);
             }
             rows
         }
@@ -170,6 +220,26 @@ where
             }
         }
         [value]
+    }
+
+    #[inline(always)]
+    unsafe fn steps<const B: usize>(&self, current: &mut [R; M], column: usize) -> [[R; 1]; B] {
+        let mut values = [[current[0]; 1]; B];
+        for m in 0..M {
+            for b in 0..B {
+                // SAFETY: the caller's promise.
+                let next = unsafe { R::load(self.sources[m].add(column + b * R::LANES)) };
+                for n in 0..N {
+                    let window = current[m].shift(next, n);
+                    values[b][0] = match (m, n) {
+                        (0, 0) => window.mul(self.taps[0][0]),
+                        _ => window.multiply_add(self.taps[m][n], values[b][0]),
+                    };
+                }
+                current[m] = next;
+            }
+        }
+        values
     }
 
     #[inline(always)]
