@@ -8,6 +8,10 @@ import torch
 import torch._dynamo.config
 import torch._inductor.config
 from firelu.torch.bridge import bridged
+from torch._subclasses import FakeTensorMode
+from torch.fx.experimental.symbolic_shapes import ShapeEnv
+
+TAPS = torch.ones(2, 2)
 
 
 class Block(torch.nn.Module):
@@ -99,6 +103,19 @@ def test_export_with_dynamic_dimensions_and_back():
     for shape in [(2, 4, 16, 16), (5, 4, 24, 16)]:
         x = torch.randn(shape, dtype=torch.float64)
         torch.testing.assert_close(program.module()(x), module(x))
+
+
+@pytest.mark.parametrize("run", [lambda x: ft.upfirdn2d(x, TAPS, up=2), ft.fused_leaky_relu, ft.leaky_relu])
+def test_fake_strides_are_the_kernels(run):
+    """With symbolic sizes torch must ask the fake kernels, not the decompositions made for exporters."""
+    base = torch.randn(3, 8, 10, 6)
+    for x in (base, base.permute(0, 3, 1, 2), base.transpose(0, 3)):
+        mode = FakeTensorMode(shape_env=ShapeEnv(), allow_non_fake_inputs=True)
+        symbolic = mode.from_tensor(x, static_shapes=False)
+        with mode:
+            fake = run(symbolic)
+        assert any(isinstance(size, torch.SymInt) for size in fake.shape)
+        assert [int(step) for step in fake.stride()] == list(run(x).stride())
 
 
 def test_fake_strides_follow_the_input_with_symbols():

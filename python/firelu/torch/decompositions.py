@@ -1,7 +1,7 @@
 """The operators in terms of torch's own, for exporters that know nothing of firelu.
 
 `torch.onnx.export(dynamo=True)` takes them apart with these, so that a model leaves torch as standard ONNX. Eager
-calls, `torch.compile` and `torch.export` keep firelu's kernels: they do not read this table.
+calls, `torch.compile` and `torch.export` keep firelu's kernels.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from torch import Tensor
 from torch._decomp import register_decomposition
 from torch.nn import functional
 
+from . import fake
 from .bridge import bridged
 
 
@@ -84,4 +85,8 @@ _DECOMPOSITIONS: dict[str, Callable[..., Tensor]] = {
     "Mul": mul,
 }
 for _name, _decomposition in _DECOMPOSITIONS.items():
-    register_decomposition(bridged(_name).overload)(_decomposition)
+    _operator = bridged(_name)
+    register_decomposition(_operator.overload)(_decomposition)
+    # With symbolic sizes torch takes shapes and strides from a decomposition, unless a meta function stands beside it:
+    # the decomposition's strides are those of torch's kernels, not of ours.
+    register_decomposition(_operator.overload, type="meta")(fake.kernel(_operator))
