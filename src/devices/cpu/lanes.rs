@@ -163,33 +163,56 @@ mod avx2 {
     use crate::devices::cpu::simd::{Formula, Lane};
     use crate::devices::cpu::sources::Sources;
 
-    /// The result for a register of elements, stored unless `target` is null.
+    /// How results are stored.
+    #[derive(Clone, Copy, PartialEq)]
+    enum Way {
+        /// Not at all: there is no target.
+        Nowhere,
+        Cached,
+        /// Past the caches.
+        Streamed,
+        /// Past the caches, 16 bytes at a time: what malloc gives is aligned to no more.
+        StreamedHalves,
+    }
+
+    impl Way {
+        fn of<T>(target: *mut T, streaming: bool) -> Way {
+            match target as usize {
+                0 => Way::Nowhere,
+                at if streaming && at.is_multiple_of(LINE / 2) => Way::Streamed,
+                at if streaming && at.is_multiple_of(LINE / 4) => Way::StreamedHalves,
+                _ => Way::Cached,
+            }
+        }
+
+        fn streams(self) -> bool {
+            matches!(self, Way::Streamed | Way::StreamedHalves)
+        }
+    }
+
+    /// The result for a register of elements, stored.
     ///
     /// # Safety
-    /// AVX2, FMA and F16C were detected, the run has these elements, and a streamed store is aligned.
+    /// AVX2, FMA and F16C were detected, the run has these elements, and the target is aligned as the way wants it.
     #[inline(always)]
     unsafe fn register<T: Avx2Element, const N: usize>(
         formula: &impl Formula<T::Compute, N>,
         sources: impl Sources<T, N>,
         target: *mut T,
         index: usize,
-        streaming: bool,
+        way: Way,
     ) -> T::Register {
         // SAFETY: the caller's promise.
         unsafe {
             let value = formula.apply(sources.register(index));
-            if streaming {
-                T::stream(target.add(index), value);
-            } else if !target.is_null() {
-                T::store(target.add(index), value);
+            match way {
+                Way::Nowhere => {}
+                Way::Cached => T::store(target.add(index), value),
+                Way::Streamed => T::stream(target.add(index), value),
+                Way::StreamedHalves => T::stream_halves(target.add(index), value),
             }
             value
         }
-    }
-
-    /// Whether streamed stores from `target` on are aligned, and there is a target at all.
-    fn can_stream<T>(target: *mut T) -> bool {
-        !target.is_null() && (target as usize).is_multiple_of(LINE / 2)
     }
 
     /// # Safety
@@ -210,15 +233,15 @@ mod avx2 {
         // SAFETY: `head` and what follows are parts of the caller's `count`; lanes hold two registers.
         unsafe {
             super::add_to_lanes(formula, sources, target, lanes, first, head);
-            let streaming = streaming && can_stream(target.wrapping_add(head));
+            let way = if target.is_null() { Way::Nowhere } else { Way::of(target.wrapping_add(head), streaming) };
             let pointer = lanes.as_mut_ptr();
             let mut low = T::load_wide(pointer);
             let mut high = T::load_wide(pointer.add(T::LANES));
             for index in 0..groups {
                 let at = head + index * group;
-                low = low.add(register(formula, sources, target, at, streaming));
-                high = high.add(register(formula, sources, target, at + T::LANES, streaming));
-                if streaming {
+                low = low.add(register(formula, sources, target, at, way));
+                high = high.add(register(formula, sources, target, at + T::LANES, way));
+                if way.streams() {
                     sources.prefetch(at, AHEAD);
                 }
             }
@@ -241,15 +264,15 @@ mod avx2 {
         count: usize,
         streaming: bool,
     ) {
-        let streaming = streaming && can_stream(target);
+        let way = Way::of(target, streaming);
         let registers = count / T::LANES;
         // SAFETY: every register lies inside the caller's `count`.
         unsafe {
             for index in 0..registers {
                 let at = index * T::LANES;
-                let value = register(formula, sources, target, at, streaming);
+                let value = register(formula, sources, target, at, way);
                 T::store_wide(totals.add(at), T::load_wide(totals.add(at)).add(value));
-                if streaming {
+                if way.streams() {
                     sources.prefetch(at, AHEAD);
                 }
             }

@@ -158,6 +158,12 @@ pub mod avx2 {
         /// As `store`, and aligned.
         unsafe fn stream(target: *mut Self, value: Self::Register);
 
+        /// As `stream`, in stores of 16 bytes, to which the address is aligned.
+        ///
+        /// # Safety
+        /// As `store`, and aligned.
+        unsafe fn stream_halves(target: *mut Self, value: Self::Register);
+
         /// Loads numbers that are of the compute type already; any alignment.
         ///
         /// # Safety
@@ -217,6 +223,14 @@ pub mod avx2 {
             // SAFETY: the caller's promise.
             unsafe { _mm256_stream_ps(target, value.0) }
         }
+        #[inline(always)]
+        unsafe fn stream_halves(target: *mut f32, value: F32x8) {
+            // SAFETY: the caller's promise.
+            unsafe {
+                _mm_stream_ps(target, _mm256_castps256_ps128(value.0));
+                _mm_stream_ps(target.add(4), _mm256_extractf128_ps::<1>(value.0));
+            }
+        }
     }
 
     impl Avx2Element for f64 {
@@ -238,6 +252,14 @@ pub mod avx2 {
             // SAFETY: the caller's promise.
             unsafe { _mm256_stream_pd(target, value.0) }
         }
+        #[inline(always)]
+        unsafe fn stream_halves(target: *mut f64, value: F64x4) {
+            // SAFETY: the caller's promise.
+            unsafe {
+                _mm_stream_pd(target, _mm256_castpd256_pd128(value.0));
+                _mm_stream_pd(target.add(2), _mm256_extractf128_pd::<1>(value.0));
+            }
+        }
     }
 
     impl Avx2Element for Float16 {
@@ -258,6 +280,11 @@ pub mod avx2 {
         unsafe fn stream(target: *mut Float16, value: F32x8) {
             // SAFETY: the caller's promise.
             unsafe { _mm_stream_si128(target.cast(), _mm256_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(value.0)) }
+        }
+        #[inline(always)]
+        unsafe fn stream_halves(target: *mut Float16, value: F32x8) {
+            // SAFETY: the caller's promise; a register is 16 bytes of such elements.
+            unsafe { Self::stream(target, value) }
         }
     }
 
@@ -282,6 +309,11 @@ pub mod avx2 {
         unsafe fn stream(target: *mut BFloat16, value: F32x8) {
             // SAFETY: the caller's promise.
             unsafe { _mm_stream_si128(target.cast(), round_to_bfloat16(value)) }
+        }
+        #[inline(always)]
+        unsafe fn stream_halves(target: *mut BFloat16, value: F32x8) {
+            // SAFETY: the caller's promise; a register is 16 bytes of such elements.
+            unsafe { Self::stream(target, value) }
         }
     }
 

@@ -75,6 +75,11 @@ pub struct PlacedRun {
 }
 
 impl<C: Compute> Runs<C> {
+    /// The most terms that a run has.
+    pub fn most_terms(&self) -> usize {
+        self.list.iter().fold(0, |most, run| most.max(run.terms.len()))
+    }
+
     /// Whether these are the runs of such a tile.
     pub fn fit<T>(&self, tile: &Tile<T>) -> bool {
         !self.list.is_empty() && self.key == (tile.rows.clone(), tile.source_row, tile.target_row)

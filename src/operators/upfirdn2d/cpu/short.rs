@@ -231,7 +231,7 @@ impl<'a, 'b, T: Element> Writer<'a, 'b, T> {
         let whole = streamed == 0 && width == blocks * full;
         // SAFETY: the register exists.
         let mut masks = [unsafe { W::masks(start, inside) }; NARROW + 1];
-        for block in 1..=NARROW {
+        for block in 1..=blocks {
             // SAFETY: as above.
             masks[block] = unsafe { W::masks(start + block as isize * step, inside) };
         }

@@ -188,7 +188,9 @@ impl<'a, C: Compute> Worker<'a, C> {
             self.runs.refill(&self.plan.geometry.y, self.taps, tile, at_once, form.terms());
         }
         let first = tile.source.wrapping_add(self.strip.inside.start as usize);
+        // Filled by index: extending takes longer than summing a short row does.
         let mut sources: SmallVec<[*const T; 16]> = SmallVec::new();
+        sources.resize(self.runs.most_terms(), std::ptr::null());
         for run in &self.runs.list {
             let target = tile.target.wrapping_byte_offset(run.target);
             // SAFETY: the promise of `run`.
@@ -197,16 +199,14 @@ impl<'a, C: Compute> Worker<'a, C> {
                     <R as Sums<C, T>>::write(&[], &[], target, width, run.rows, Stores::Cached);
                     continue;
                 }
-                sources.clear();
-                sources.extend(self.runs.offsets[run.terms.clone()].iter().map(|&at| match at {
-                    ZEROS => self.prepared as *const T,
-                    at => first.wrapping_byte_offset(at),
-                }));
+                for (source, &at) in sources.iter_mut().zip(&self.runs.offsets[run.terms.clone()]) {
+                    *source = if at == ZEROS { self.prepared as *const T } else { first.wrapping_byte_offset(at) };
+                }
                 let done = R::write_short(&ShortRows {
                     form,
                     start: self.strip.start(),
                     inside: self.strip.inside_length(),
-                    sources: &sources,
+                    sources: &sources[..run.terms.len()],
                     taps: RowTaps::Separable(&self.runs.taps[run.terms.clone()], self.terms.taps()),
                     target,
                     count: width,
