@@ -33,12 +33,12 @@ const MOST_TASKS: usize = 256;
 
 /// The product sums of all taps, in the order in which they meet the input.
 pub fn sums<T: FirElement>(geometry: Geometry, x: &TensorView<'_>, dy: &TensorView<'_>) -> Result<Vec<f64>> {
-    let layout = Layout::new(x, dy);
     let taps = (geometry.x.taps * geometry.y.taps) as usize;
-    let grid = Grid::new(&geometry, &layout);
     if dy.shape().elements() == 0 || x.shape().elements() == 0 {
         return memory::numbers(0.0, taps);
     }
+    let layout = Layout::new(x, dy);
+    let grid = Grid::new(&geometry, &layout);
     let bytes = |parts: &Parts| parts.shape().elements() as f64 * size_of::<T>() as f64;
     let products = dy.shape().elements() as f64 * (geometry.x.most_taps() * geometry.y.most_taps()) as f64;
     let work = (bytes(x) + bytes(dy)).max(products);

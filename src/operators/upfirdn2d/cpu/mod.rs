@@ -100,10 +100,11 @@ fn filter<T: FirElement>(
     input: &TensorView<'_>,
     output: &TensorViewMut<'_>,
 ) -> Result<()> {
-    let layout = Layout::new(input, output);
+    // Before anything is multiplied: beside a length of zero the others may be of any size.
     if output.shape().elements() == 0 {
         return Ok(());
     }
+    let layout = Layout::new(input, output);
     let plan = Plan::new::<T>(geometry, taps, &layout);
     let (level, tiles) = (Level::current(), plan.strips * plan.bands * layout.planes);
     parallel::try_for_each(plan.tasks(layout.planes), plan.work, |task| {

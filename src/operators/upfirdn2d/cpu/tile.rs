@@ -172,6 +172,29 @@ impl<'a, C: Compute> Worker<'a, C> {
         if self.plan.streaming { Stores::Streamed } else { Stores::Cached }
     }
 
+    /// Some rows of the strip in a form; with these terms, from this place on.
+    #[inline(always)]
+    fn short_rows<'s, T: Element<Compute = C>>(
+        &self,
+        form: Form,
+        (sources, taps): (&'s [*const T], RowTaps<'s, C>),
+        (target, rows): (*mut T, Rows),
+        ahead: Option<Ahead>,
+    ) -> ShortRows<'s, T> {
+        ShortRows {
+            form,
+            start: self.strip.start(),
+            inside: self.strip.inside_length(),
+            sources,
+            taps,
+            target,
+            count: self.strip.columns.len(),
+            rows,
+            ahead,
+            streaming: self.plan.streaming,
+        }
+    }
+
     /// Both sums in registers; false, with nothing done, where they do not fit.
     #[inline(always)]
     unsafe fn short<T, R>(&mut self, tile: &Tile<T>) -> bool
@@ -202,19 +225,9 @@ impl<'a, C: Compute> Worker<'a, C> {
                 for (source, &at) in sources.iter_mut().zip(&self.runs.offsets[run.terms.clone()]) {
                     *source = if at == ZEROS { self.prepared as *const T } else { first.wrapping_byte_offset(at) };
                 }
-                let done = R::write_short(&ShortRows {
-                    form,
-                    start: self.strip.start(),
-                    inside: self.strip.inside_length(),
-                    sources: &sources[..run.terms.len()],
-                    taps: RowTaps::Separable(&self.runs.taps[run.terms.clone()], self.terms.taps()),
-                    target,
-                    count: width,
-                    rows: run.rows,
-                    ahead,
-                    streaming: self.plan.streaming,
-                });
-                if !done {
+                let taps = RowTaps::Separable(&self.runs.taps[run.terms.clone()], self.terms.taps());
+                let terms = (&sources[..run.terms.len()], taps);
+                if !R::write_short(&self.short_rows(form, terms, (target, run.rows), ahead)) {
                     return false;
                 }
             }
@@ -388,18 +401,8 @@ impl<'a, C: Compute> Worker<'a, C> {
             if let (Some(form), true) = (self.form, inputs.end - inputs.start == y.taps) {
                 sources.clear();
                 sources.extend(inputs.clone().map(|input| self.source(tile, input)));
-                let short = ShortRows {
-                    form,
-                    start: self.strip.start(),
-                    inside: self.strip.inside_length(),
-                    sources: &sources,
-                    taps: RowTaps::Direct(&self.taps.full),
-                    target: self.target(tile, row),
-                    count: self.strip.columns.len(),
-                    rows: Rows::ONE,
-                    ahead,
-                    streaming: self.plan.streaming,
-                };
+                let terms = (&sources[..], RowTaps::Direct(&self.taps.full));
+                let short = self.short_rows(form, terms, (self.target(tile, row), Rows::ONE), ahead);
                 // SAFETY: the promise of `run`.
                 if unsafe { R::write_short(&short) } {
                     continue;
