@@ -69,6 +69,15 @@ impl Layout {
         Layout { first: side(first), second: side(second), pixel, planes, leading }
     }
 
+    /// Bytes from plane to plane in both tensors, where that is always the same.
+    pub fn plane_strides(&self) -> Option<(isize, isize)> {
+        match self.leading[..] {
+            [] => Some((0, 0)),
+            [(_, a, b)] => Some((a, b)),
+            _ => None,
+        }
+    }
+
     /// Where a plane starts in both tensors, in bytes.
     #[inline]
     pub fn offsets(&self, plane: usize) -> (isize, isize) {

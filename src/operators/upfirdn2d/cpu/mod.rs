@@ -47,6 +47,7 @@ use avx512::Avx512Element;
 use factor::Taps;
 use layout::{Layout, copy_strided};
 use plan::Plan;
+use rows::Rows;
 use scratch::Scratch;
 #[cfg(target_arch = "x86_64")]
 use sums::Filter;
@@ -137,18 +138,21 @@ unsafe fn run_tiles<T: FirElement>(
         let (mut plane, mut band) = (tile % per_strip / plan.bands, tile % plan.bands);
         let end = tiles.end.min((strip + 1) * per_strip);
         while tile < end {
+            let planes = plan.group.min(end - tile);
             // SAFETY: the caller's promise.
-            unsafe { run_tile::<T>(level, plan, &mut worker, layout, plane, band) };
-            tile += 1;
+            unsafe { run_tile::<T>(level, plan, &mut worker, layout, plane..plane + planes, band) };
+            tile += planes;
             band += 1;
             if band == plan.bands {
-                (plane, band) = (plane + 1, 0);
+                (plane, band) = (plane + planes, 0);
             }
         }
     }
     Ok(())
 }
 
+/// A tile of some planes, of one where there are several tiles in each.
+///
 /// # Safety
 /// As [`run_tiles`].
 unsafe fn run_tile<T: FirElement>(
@@ -156,11 +160,13 @@ unsafe fn run_tile<T: FirElement>(
     plan: &Plan,
     worker: &mut Worker<'_, T::Compute>,
     layout: &Layout,
-    plane: usize,
+    planes: Range<usize>,
     band: usize,
 ) {
     let (source, target) = (&layout.first, &layout.second);
-    let (source_offset, target_offset) = layout.offsets(plane);
+    let (source_offset, target_offset) = layout.offsets(planes.start);
+    let (source_plane_step, target_plane_step) = layout.plane_strides().unwrap_or_default();
+    let planes = Rows { count: planes.len(), source: source_plane_step, target: target_plane_step };
     let rows = band * plan.band..((band + 1) * plan.band).min(plan.geometry.y.output as usize);
     let columns = worker.columns();
     let source_plane = source.pointer.wrapping_offset(source_offset);
@@ -202,10 +208,10 @@ unsafe fn run_tile<T: FirElement>(
     unsafe {
         match level {
             #[cfg(target_arch = "x86_64")]
-            Level::Avx512 => avx512::tile::<T>(worker, &tile),
+            Level::Avx512 => avx512::tile::<T>(worker, &tile, planes),
             #[cfg(target_arch = "x86_64")]
-            Level::Avx2 => avx2::tile::<T>(worker, &tile),
-            _ => native::tile::<T>(worker, &tile),
+            Level::Avx2 => avx2::tile::<T>(worker, &tile, planes),
+            _ => native::tile::<T>(worker, &tile, planes),
         }
         if !target.dense {
             for row in 0..rows.len() {

@@ -26,6 +26,8 @@ const STRIP_ELEMENTS: usize = 2048;
 const STRIP_PIXEL_ELEMENTS: usize = 8192;
 /// The memory that a tile touches at most.
 const TILE_BYTES: usize = 512 << 10;
+/// Small planes of so much memory together are computed at a time: they stay in the second-level cache.
+const GROUP_BYTES: f64 = (64 << 10) as f64;
 /// The multiplications that a tile does at most, so that an interrupt is answered in time.
 const TILE_PRODUCTS: f64 = 1e7;
 /// Elements of strided tensors that are brought together at a time.
@@ -58,6 +60,8 @@ pub struct Plan {
     pub bands: usize,
     /// Tiles of a task.
     pub tiles: usize,
+    /// Planes that are so small that this many are computed at a time.
+    pub group: usize,
     /// What the call costs, in bytes of memory traffic or multiplications, whichever is more.
     pub work: usize,
 }
@@ -112,6 +116,10 @@ impl Plan {
             strips,
             bands,
             tiles: (1.0 / tile_cost).clamp(1.0, 4096.0) as usize,
+            group: match layout.plane_strides() {
+                Some(_) if dense && strips * bands == 1 => (GROUP_BYTES / (row_bytes * band as f64)).max(1.0) as usize,
+                _ => 1,
+            },
             work: bytes.max(products) as usize,
         }
     }

@@ -36,14 +36,14 @@ impl Form {
         matches!((axis.up, axis.down, axis.taps), (1, 1, 3 | 4) | (2, 1, 4 | 12) | (1, 2, 4 | 12))
     }
 
-    /// How many terms an output has along x.
+    /// How many terms along y the rows at the border are filled up to with zeros, if to any.
     pub fn terms(self) -> usize {
         match self {
             Form::Up4(_) => 2,
             Form::Plain3 => 3,
             Form::Plain4 | Form::Down4 => 4,
             Form::Up12(_) => 6,
-            Form::Down12 => 12,
+            Form::Down12 => 0,
         }
     }
 
@@ -93,6 +93,10 @@ pub struct ShortRows<'a, T: Element> {
     pub count: usize,
     /// How many rows and how far apart.
     pub rows: Rows,
+    /// How many planes of such rows and how far apart.
+    pub planes: Rows,
+    /// The source that is a row of zeros in every plane.
+    pub zeros: *const T,
     /// Rows that will be read soon.
     pub ahead: Option<Ahead>,
     /// Whether whole lines go past the caches.
@@ -166,7 +170,7 @@ unsafe fn separable<T, R, const P: usize, const STEP: usize, const N: usize, con
         }
         // As many terms along y as along x is the usual case; others are rows at the border, too.
         if N <= 6 && rows.sources.len() == N {
-            let sum = Few::<T, R, N>::new(rows.sources, along_y);
+            let sum = Few::<T, R, N>::new(rows.sources, along_y).staying_at(rows.zeros);
             Writer::new(rows).all(Separable::<R, _, P, STEP, N, SECOND> { sum, taps });
         } else {
             let sum = Many::<T, R> { sources: rows.sources, taps: along_y, moved: 0 };
@@ -206,13 +210,27 @@ impl<'a, 'b, T: Element> Writer<'a, 'b, T> {
                 return self.narrow(windows);
             }
             let Rows { count, source, target } = self.rows.rows;
-            for _ in 0..count {
-                self.row(&windows);
-                windows.advance(source);
-                self.last = self.last.wrapping_offset(source);
-                self.target = self.target.wrapping_byte_offset(target);
+            let (source_rest, target_rest) = self.to_next_plane();
+            for _ in 0..self.rows.planes.count {
+                for _ in 0..count {
+                    self.row(&windows);
+                    windows.advance(source);
+                    self.last = self.last.wrapping_offset(source);
+                    self.target = self.target.wrapping_byte_offset(target);
+                }
+                windows.advance(source_rest);
+                self.last = self.last.wrapping_offset(source_rest);
+                self.target = self.target.wrapping_byte_offset(target_rest);
             }
         }
+    }
+
+    /// Bytes from the row after a plane's last to the first of the next plane, in sources and target.
+    #[inline(always)]
+    fn to_next_plane(&self) -> (isize, isize) {
+        let (rows, planes) = (&self.rows.rows, &self.rows.planes);
+        let rest = |plane: isize, row: isize| plane.wrapping_sub(row.wrapping_mul(rows.count as isize));
+        (rest(planes.source, rows.source), rest(planes.target, rows.target))
     }
 
     /// Rows of a few blocks, whose masks are made once.
@@ -222,8 +240,10 @@ impl<'a, 'b, T: Element> Writer<'a, 'b, T> {
         T: Element<Compute = R::Number>,
     {
         let (Rows { count, source, target }, width, start) = (self.rows.rows, self.rows.count, self.rows.start);
-        let lines =
-            [self.target as usize, target as usize, width * size_of::<T>()].iter().all(|n| n.is_multiple_of(LINE));
+        let planes = self.rows.planes;
+        let lines = [self.target as usize, target as usize, planes.target as usize, width * size_of::<T>()]
+            .iter()
+            .all(|n| n.is_multiple_of(LINE));
         let streamed = if self.rows.streaming && lines { width } else { 0 };
         let soon = if self.rows.ahead.is_some() { target.wrapping_mul(NARROW_AHEAD) } else { 0 };
         let (inside, step) = (self.rows.inside as isize, (W::STEP * R::LANES) as isize);
@@ -235,30 +255,35 @@ impl<'a, 'b, T: Element> Writer<'a, 'b, T> {
             // SAFETY: as above.
             masks[block] = unsafe { W::masks(start + block as isize * step, inside) };
         }
-        for _ in 0..count {
-            // SAFETY: the promise of `write`.
-            unsafe {
-                if streamed == 0 {
-                    // Rows so short are no stream that the processor would see coming.
-                    R::prefetch(self.target.wrapping_byte_offset(soon).cast());
-                }
-                let mut current = windows.at_edge(start, masks[0]);
-                for block in 0..blocks {
-                    let column = start + (block as isize + 1) * step;
-                    let next = windows.at_edge(column, masks[block + 1]);
-                    let values = windows.outputs(&current, &next);
-                    if whole {
-                        for p in 0..P {
-                            values[p].store(self.target.add(block * full + p * R::LANES));
-                        }
-                    } else {
-                        self.store(values, block * full, width, streamed);
+        let (source_rest, target_rest) = self.to_next_plane();
+        for _ in 0..planes.count {
+            for _ in 0..count {
+                // SAFETY: the promise of `write`.
+                unsafe {
+                    if streamed == 0 {
+                        // Rows so short are no stream that the processor would see coming.
+                        R::prefetch(self.target.wrapping_byte_offset(soon).cast());
                     }
-                    current = next;
+                    let mut current = windows.at_edge(start, masks[0]);
+                    for block in 0..blocks {
+                        let column = start + (block as isize + 1) * step;
+                        let next = windows.at_edge(column, masks[block + 1]);
+                        let values = windows.outputs(&current, &next);
+                        if whole {
+                            for p in 0..P {
+                                values[p].store(self.target.add(block * full + p * R::LANES));
+                            }
+                        } else {
+                            self.store(values, block * full, width, streamed);
+                        }
+                        current = next;
+                    }
                 }
+                windows.advance(source);
+                self.target = self.target.wrapping_byte_offset(target);
             }
-            windows.advance(source);
-            self.target = self.target.wrapping_byte_offset(target);
+            windows.advance(source_rest);
+            self.target = self.target.wrapping_byte_offset(target_rest);
         }
     }
 

@@ -48,6 +48,8 @@ pub trait Sum<R: Register> {
 #[derive(Clone, Copy)]
 pub(super) struct Few<S, R, const N: usize> {
     sources: [*const S; N],
+    /// All bits set where a source moves on with the rows, none where it is a row of zeros that stays.
+    moving: [isize; N],
     taps: [R; N],
 }
 
@@ -64,13 +66,22 @@ where
     pub unsafe fn new(sources: &[*const S], taps: &[R::Number]) -> Self {
         // SAFETY: the caller's promise that the level was detected.
         unsafe {
-            let mut few = Few { sources: [sources[0]; N], taps: [R::splat(taps[0]); N] };
+            let mut few = Few { sources: [sources[0]; N], moving: [-1; N], taps: [R::splat(taps[0]); N] };
             for k in 1..N {
                 few.sources[k] = sources[k];
                 few.taps[k] = R::splat(taps[k]);
             }
             few
         }
+    }
+
+    /// The same, where a source that is `zeros` stays where it is.
+    #[inline(always)]
+    pub fn staying_at(mut self, zeros: *const S) -> Self {
+        for k in 0..N {
+            self.moving[k] = -isize::from(self.sources[k] != zeros);
+        }
+        self
     }
 }
 
@@ -132,7 +143,7 @@ where
     #[inline(always)]
     fn advance(&mut self, bytes: isize) {
         for k in 0..N {
-            self.sources[k] = self.sources[k].wrapping_byte_offset(bytes);
+            self.sources[k] = self.sources[k].wrapping_byte_offset(bytes & self.moving[k]);
         }
     }
 }

@@ -118,31 +118,50 @@ impl<'a, C: Compute> Worker<'a, C> {
         self.strip.inside.clone()
     }
 
-    /// Computes a tile.
+    /// Computes a tile, and those at the same place of the planes after it.
     ///
     /// # Safety
-    /// The register's level was detected; the input rows that `tile.rows` need are readable in the
-    /// columns `inside`, the tile's outputs are writable and overlap no input.
+    /// The register's level was detected; in each plane the input rows that `tile.rows` need are readable
+    /// in the columns `inside`, the tile's outputs are writable and overlap no input.
     #[inline(always)]
-    pub unsafe fn run<T, R>(&mut self, tile: &Tile<T>)
+    pub unsafe fn run<T, R>(&mut self, tile: &Tile<T>, planes: Rows)
     where
         T: Element<Compute = C>,
         R: Filter<T, Number = C>,
     {
         // SAFETY: the caller's promise.
         unsafe {
-            let done = self.plan.order == Order::VerticalFirst && self.short::<T, R>(tile);
+            let done = self.plan.order == Order::VerticalFirst && self.short::<T, R>(tile, planes);
+            for plane in 0..if done { 0 } else { planes.count as isize } {
+                self.plane::<T, R>(&Tile {
+                    source: tile.source.wrapping_byte_offset(plane * planes.source),
+                    target: tile.target.wrapping_byte_offset(plane * planes.target),
+                    rows: tile.rows.clone(),
+                    ..*tile
+                });
+            }
+        }
+        if self.plan.streaming {
+            R::fence();
+        }
+    }
+
+    /// A tile of one plane, by way of rows in memory.
+    #[inline(always)]
+    unsafe fn plane<T, R>(&mut self, tile: &Tile<T>)
+    where
+        T: Element<Compute = C>,
+        R: Filter<T, Number = C>,
+    {
+        // SAFETY: the promise of `run`.
+        unsafe {
             match self.plan.order {
-                _ if done => {}
                 Order::VerticalFirst if self.whole => self.whole_vertical_first::<T, R>(tile),
                 Order::VerticalFirst => self.vertical_first::<T, R>(tile),
                 Order::HorizontalFirst if self.whole => self.whole_horizontal_first::<T, R>(tile),
                 Order::HorizontalFirst => self.horizontal_first::<T, R>(tile),
                 Order::Direct => self.direct::<T, R>(tile),
             }
-        }
-        if self.plan.streaming {
-            R::fence();
         }
     }
 
@@ -178,7 +197,7 @@ impl<'a, C: Compute> Worker<'a, C> {
         &self,
         form: Form,
         (sources, taps): (&'s [*const T], RowTaps<'s, C>),
-        (target, rows): (*mut T, Rows),
+        (target, rows, planes): (*mut T, Rows, Rows),
         ahead: Option<Ahead>,
     ) -> ShortRows<'s, T> {
         ShortRows {
@@ -190,6 +209,8 @@ impl<'a, C: Compute> Worker<'a, C> {
             target,
             count: self.strip.columns.len(),
             rows,
+            planes,
+            zeros: self.prepared as *const T,
             ahead,
             streaming: self.plan.streaming,
         }
@@ -197,7 +218,7 @@ impl<'a, C: Compute> Worker<'a, C> {
 
     /// Both sums in registers; false, with nothing done, where they do not fit.
     #[inline(always)]
-    unsafe fn short<T, R>(&mut self, tile: &Tile<T>) -> bool
+    unsafe fn short<T, R>(&mut self, tile: &Tile<T>, planes: Rows) -> bool
     where
         T: Element<Compute = C>,
         R: Filter<T, Number = C>,
@@ -219,7 +240,10 @@ impl<'a, C: Compute> Worker<'a, C> {
             // SAFETY: the promise of `run`.
             unsafe {
                 if run.terms.is_empty() {
-                    <R as Sums<C, T>>::write(&[], &[], target, width, run.rows, Stores::Cached);
+                    for plane in 0..planes.count as isize {
+                        let target = target.wrapping_byte_offset(plane * planes.target);
+                        <R as Sums<C, T>>::write(&[], &[], target, width, run.rows, Stores::Cached);
+                    }
                     continue;
                 }
                 for (source, &at) in sources.iter_mut().zip(&self.runs.offsets[run.terms.clone()]) {
@@ -227,7 +251,7 @@ impl<'a, C: Compute> Worker<'a, C> {
                 }
                 let taps = RowTaps::Separable(&self.runs.taps[run.terms.clone()], self.terms.taps());
                 let terms = (&sources[..run.terms.len()], taps);
-                if !R::write_short(&self.short_rows(form, terms, (target, run.rows), ahead)) {
+                if !R::write_short(&self.short_rows(form, terms, (target, run.rows, planes), ahead)) {
                     return false;
                 }
             }
@@ -402,7 +426,7 @@ impl<'a, C: Compute> Worker<'a, C> {
                 sources.clear();
                 sources.extend(inputs.clone().map(|input| self.source(tile, input)));
                 let terms = (&sources[..], RowTaps::Direct(&self.taps.full));
-                let short = self.short_rows(form, terms, (self.target(tile, row), Rows::ONE), ahead);
+                let short = self.short_rows(form, terms, (self.target(tile, row), Rows::ONE, Rows::ONE), ahead);
                 // SAFETY: the promise of `run`.
                 if unsafe { R::write_short(&short) } {
                     continue;
