@@ -21,8 +21,10 @@ pub enum Stores {
 pub struct Ahead {
     /// Bytes from the last source to the first of them.
     pub first: isize,
-    /// Bytes from the first to the second, where there are two; more would cost more than they save.
-    pub second: isize,
+    /// Bytes from each to the next.
+    pub step: isize,
+    /// How many, up to four.
+    pub rows: usize,
 }
 
 /// How far ahead of its use memory is asked for.
@@ -32,17 +34,23 @@ impl Ahead {
     /// Asks for the line that each of the rows has at the place that `last` has in the last source.
     #[inline(always)]
     pub fn ask<R: Register>(&self, last: *const u8) {
-        // No loop and no branch: asking for one line twice is cheaper than either.
+        // No loop: the compiler would keep as many addresses as it could unroll, at the cost of the sums around it.
         let first = last.wrapping_offset(self.first);
         R::prefetch(first);
-        R::prefetch(first.wrapping_offset(self.second));
+        if self.rows > 1 {
+            R::prefetch(first.wrapping_offset(self.step));
+            if self.rows > 2 {
+                R::prefetch(first.wrapping_offset(self.step.wrapping_mul(2)));
+                R::prefetch(first.wrapping_offset(self.step.wrapping_mul(3)));
+            }
+        }
     }
 
     /// Rows so many bytes apart, of which `count` at a time are read for the first time.
     pub fn rows(step: isize, count: usize) -> Self {
         let turns = AHEAD_BYTES.div_ceil((step.unsigned_abs() * count).max(1)).min(64);
         let first = step.wrapping_mul((1 + (turns - 1) * count) as isize);
-        Ahead { first, second: if count > 1 { step } else { 0 } }
+        Ahead { first, step, rows: count }
     }
 }
 

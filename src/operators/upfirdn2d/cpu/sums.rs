@@ -464,7 +464,7 @@ mod tests {
         for (terms, count, shift) in (0..=7).flat_map(|t| (0..70).map(move |c| (t, c, (t * 5 + c * 3) % 17))) {
             let sources: Vec<*const f32> = rows[..terms].iter().map(|row| row.as_ptr()).collect();
             let expected = |q: usize| (0..terms).map(|k| taps[k] * rows[k][q]).sum::<f32>();
-            let ahead = Ahead { first: 64, second: 64 };
+            let ahead = Ahead { first: 64, step: 64, rows: 2 };
             for stores in [Stores::Cached, Stores::CachedAhead(ahead), Stores::Streamed] {
                 let mut target = [f32::NAN; 120];
                 // SAFETY: the caller's promise; rows and the target are long enough.
