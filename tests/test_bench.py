@@ -149,6 +149,11 @@ def test_a_gradient_is_judged_by_its_forward():
     gradient.limits = goals.limits(gradient, [forward])
     assert gradient.limits == pytest.approx((1.8, 2.4))
     assert gradient.missed
+    # Seconds count: that the copy happened to be slower beside the gradient changes nothing.
+    slow_copy = measure.Timing("blur: input gradient", 2.0, 1.7, 2.5, {}, of_forward=("blur", 1.2))
+    slow_copy.limits = goals.limits(slow_copy, [forward])
+    assert slow_copy.limits == pytest.approx((0.9, 1.2))
+    assert slow_copy.missed
     assert goals.limits(gradient, []) is None
     assert not timing("no goal", 99, 99).missed
 
