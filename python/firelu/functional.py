@@ -159,8 +159,13 @@ def _square(kernel: Any) -> Any:
     """Make a 1-D kernel the outer product with itself; leave a 2-D one alone."""
     if isinstance(kernel, Tensor):
         return _outer_square(kernel) if kernel.ndim == 1 else kernel
-    if not hasattr(kernel, "ndim"):
-        kernel = kernel if hasattr(kernel, "shape") else np.asarray(kernel)
+    if not hasattr(kernel, "shape"):
+        try:
+            kernel = np.asarray(kernel)
+        except ValueError as error:
+            raise ShapeError(f"UpFirDn2d: K: got {kernel!r}, takes rows of one length") from error
+        if kernel.dtype.kind in "biu":  # A list such as [1, 3, 3, 1]: whoever writes it means numbers.
+            kernel = kernel.astype(np.float64)
     return np.multiply.outer(kernel, kernel) if len(kernel.shape) == 1 else kernel
 
 
@@ -204,7 +209,7 @@ def upfirdn2d(
 
     Args:
         x: (..., H, W).
-        kernel: (KH, KW), or (K,) for the outer product with itself; any float dtype.
+        kernel: (KH, KW), or (K,) for the outer product with itself; any float dtype, or a list of numbers.
         up: how many samples each one becomes (``up - 1`` zeros follow it); an int or (x, y).
         down: which samples are kept; an int or (x, y).
         pad: zeros added after upsampling, negative to crop: an int, (before, after) for both axes, or

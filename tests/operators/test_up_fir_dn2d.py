@@ -209,3 +209,16 @@ def test_bad_calls():
     ]:
         with pytest.raises(error):
             call()
+
+
+def test_a_kernel_may_be_a_list():
+    x = np.arange(60, dtype=np.float32).reshape(1, 1, 6, 10)
+    taps = np.array([1, 3, 3, 1], np.float32)
+    expected = firelu.upfirdn2d(x, np.outer(taps, taps), pad=(2, 1))
+    np.testing.assert_array_equal(firelu.upfirdn2d(x, [1, 3, 3, 1], pad=(2, 1)), expected)
+    np.testing.assert_array_equal(firelu.upfirdn2d(x, np.outer(taps, taps).astype(int).tolist(), pad=(2, 1)), expected)
+    with pytest.raises(firelu.ShapeError, match="UpFirDn2d: K: .*rows of one length"):
+        firelu.upfirdn2d(x, [[1], [1, 2]])
+    # An array of integers may be a mistake; nothing says that it was meant as numbers.
+    with pytest.raises(firelu.DTypeError, match="UpFirDn2d: K: got int64"):
+        firelu.upfirdn2d(x, np.ones((2, 2), np.int64))
