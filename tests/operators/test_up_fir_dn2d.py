@@ -217,7 +217,7 @@ def test_a_kernel_may_be_a_list():
     expected = firelu.upfirdn2d(x, np.outer(taps, taps), pad=(2, 1))
     np.testing.assert_array_equal(firelu.upfirdn2d(x, [1, 3, 3, 1], pad=(2, 1)), expected)
     np.testing.assert_array_equal(firelu.upfirdn2d(x, np.outer(taps, taps).astype(int).tolist(), pad=(2, 1)), expected)
-    with pytest.raises(firelu.ShapeError, match="UpFirDn2d: K: .*rows of one length"):
+    with pytest.raises(firelu.ShapeError, match=r"UpFirDn2d: K: .*rows of one length"):
         firelu.upfirdn2d(x, [[1], [1, 2]])
     # An array of integers may be a mistake; nothing says that it was meant as numbers.
     with pytest.raises(firelu.DTypeError, match="UpFirDn2d: K: got int64"):
