@@ -1,209 +1,62 @@
-//! Would the tests notice a wrong kernel? Each barrier is taken out of the PTX that ships, in memory, one at a time, and
-//! each must be missed: by the emulated driver, or by a number that is not the CPU's.
+//! Would the tests notice a wrong kernel? Each barrier, guard and bound is taken out of the PTX that ships, in memory,
+//! one at a time, and each must be missed: by the emulated driver, or by a number that is not the CPU's.
 #![cfg(all(feature = "cuda", unix))]
 
+mod cases;
+#[path = "../common/mod.rs"]
 mod common;
+mod mutants;
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
 
+use cases::{Case, elementwise, filters};
 use common::Cuda;
-use common::operands::{GPU, Lay, bound, float, pair, same_bits, taps, tensor, values};
+use common::operands::{GPU, tensor};
+use firelu::DType;
 use firelu::devices::copy;
-use firelu::devices::cuda::modules::MODULES;
-use firelu::{ArgValue, DType, Device, Tensor, registry};
+use mutants::{Kernel, Mutant};
 
-/// An operator with operands on both devices, and what the CPU says.
-struct Case {
-    name: &'static str,
-    inputs: Vec<Option<[Tensor; 2]>>,
-    args: Vec<(&'static str, ArgValue)>,
-    /// Terms and magnitude of sums; none where the bits must be the same. One for each output.
-    sums: Vec<Option<(f64, f64)>>,
-    expected: Vec<(DType, Vec<f64>)>,
-}
-
-impl Case {
-    fn new(
-        name: &'static str,
-        inputs: Vec<Option<[Tensor; 2]>>,
-        args: Vec<(&'static str, ArgValue)>,
-        sums: Vec<Option<(f64, f64)>>,
-    ) -> Self {
-        let host: Vec<_> = inputs.iter().map(|input| input.as_ref().map(|pair| &pair[0])).collect();
-        let expected = registry::run(name, &host, args.iter().cloned()).unwrap();
-        let expected = expected.iter().map(|y| (y.dtype(), y.to_f64_vec().unwrap())).collect();
-        Case { name, inputs, args, sums, expected }
-    }
-
-    /// Whether the device agrees with the CPU, and no call failed.
-    fn agrees(&self) -> bool {
-        let inputs: Vec<_> = self.inputs.iter().map(|input| input.as_ref().map(|pair| &pair[1])).collect();
-        let Ok(results) = registry::run(self.name, &inputs, self.args.iter().cloned()) else { return false };
-        results.iter().zip(&self.expected).zip(&self.sums).all(|((result, (dtype, expected)), sum)| {
-            let Ok(found) = copy(result, Device::Cpu).and_then(|found| found.to_f64_vec()) else { return false };
-            expected.iter().zip(&found).all(|(&a, &b)| match *sum {
-                None => same_bits(a, b),
-                Some((terms, size)) => {
-                    same_bits(a, b) || (a - b).abs() <= bound(*dtype, dtype.compute(), (a, b), terms, size)
-                }
-            })
-        })
-    }
-}
-
-const LAYS: [Lay; 4] = [Lay::RowMajor, Lay::ChannelsLast, Lay::Sliced, Lay::Shifted];
-
-fn elementwise(dtype: DType) -> Vec<Case> {
-    let mut cases = Vec::new();
-    let operand = |shape: &[usize], lay, seed| Some(pair(shape, lay, dtype, seed));
-    for shape in [&[3, 5][..], &[1030], &[4130], &[2, 8, 5, 6], &[1, 2, 33, 65], &[2, 3, 32, 64]] {
-        for lay in LAYS {
-            let alpha = vec![("alpha", float(-0.5))];
-            cases.push(Case::new("LeakyRelu", vec![operand(shape, lay, 1)], alpha.clone(), vec![None]));
-            let inputs = vec![operand(shape, lay, 1), operand(shape, lay, 2)];
-            cases.push(Case::new("LeakyReluGradient", inputs.clone(), alpha, vec![None]));
-            for name in ["Add", "Sub", "Mul"] {
-                cases.push(Case::new(name, inputs.clone(), vec![], vec![None]));
-            }
-            let many = (0..11).map(|k| operand(shape, lay, k)).collect();
-            cases.push(Case::new("Sum", many, vec![], vec![None]));
-            let args = vec![("scale", float(0.5))];
-            cases.push(Case::new(
-                "BroadcastLike",
-                vec![operand(shape, lay, 1), operand(shape, lay, 2)],
-                args,
-                vec![None],
-            ));
-            if shape.len() < 2 {
-                continue;
-            }
-            let args = vec![("alpha", float(-0.5)), ("scale", float(1.4))];
-            let terms = (shape.iter().product::<usize>() / shape[1]) as f64;
-            for kind in DType::ALL.into_iter().filter(|kind| *kind == dtype || dtype.size() == 2) {
-                if kind.size() == 2 && kind != dtype {
-                    continue;
-                }
-                let bias = Some(pair(&[shape[1]], Lay::RowMajor, kind, 3));
-                let inputs = vec![operand(shape, lay, 1), bias.clone()];
-                cases.push(Case::new("FusedLeakyRelu", inputs, args.clone(), vec![None]));
-                for dy in [operand(shape, lay, 2), None] {
-                    let inputs = vec![operand(shape, lay, 1), dy, bias.clone()];
-                    let sums = vec![None, Some((terms.min(64.0), 6.0 * (terms / 64.0).max(1.0)))];
-                    cases.push(Case::new("FusedLeakyReluGradient", inputs, args.clone(), sums));
-                }
-            }
-            let sums = vec![Some((terms.min(64.0), 2.0 * (terms / 64.0).max(1.0)))];
-            let axes = (0..shape.len() as i64).filter(|&axis| axis != 1).collect();
-            let args = vec![("axes", ArgValue::Ints(axes)), ("scale", float(0.75))];
-            cases.push(Case::new("ReduceSum", vec![operand(shape, lay, 1)], args, sums));
+/// The cases, the cheapest first, by the kernels that they launch.
+fn by_kernel<'a>(cuda: &Cuda, cases: &'a [Case]) -> BTreeMap<String, RefCell<Vec<&'a Case>>> {
+    let mut found: BTreeMap<String, Vec<(Duration, &Case)>> = BTreeMap::new();
+    for case in cases {
+        cuda.clear_counters();
+        let start = Instant::now();
+        assert!(case.agrees(), "{case} agrees before anything is changed: {}", cuda.reports());
+        let cost = start.elapsed();
+        let text = cuda.counters();
+        let mut names: Vec<_> =
+            text.split("\"kernel\": \"").skip(1).filter_map(|rest| rest.split('"').next()).collect();
+        names.sort_unstable();
+        names.dedup();
+        for name in names {
+            found.entry(name.to_string()).or_default().push((cost, case));
         }
     }
-    let broadcast = vec![operand(&[3, 1, 4], Lay::RowMajor, 1), operand(&[2, 1], Lay::RowMajor, 2)];
-    cases.push(Case::new("Mul", broadcast, vec![], vec![None]));
-    let args = vec![("scale", float(0.75))];
-    cases.push(Case::new("ReduceSum", vec![operand(&[20000], Lay::RowMajor, 1)], args, vec![Some((64.0, 600.0))]));
-    cases
-}
-
-fn filters(dtype: DType) -> Vec<Case> {
-    let mut cases = Vec::new();
-    let kinds: [(&[usize], usize, i64, i64); 14] = [
-        (&[2, 3, 9, 9], 4, 1, 1),
-        (&[2, 3, 9, 9], 4, 2, 1),
-        (&[2, 3, 9, 9], 4, 1, 2),
-        (&[1, 2, 17, 24], 4, 1, 1),
-        (&[1, 1, 9, 150], 4, 1, 1),
-        (&[1, 1, 9, 150], 4, 2, 1),
-        (&[1, 1, 9, 300], 4, 1, 2),
-        (&[2, 16, 6, 20], 4, 1, 1),
-        (&[2, 16, 6, 20], 4, 2, 1),
-        (&[1, 24, 6, 20], 4, 1, 2),
-        (&[2, 2, 9, 11], 5, 3, 2),
-        (&[1, 1, 20, 150], 12, 2, 1),
-        (&[1, 2, 18, 20], 3, 1, 1),
-        (&[1, 2, 40, 40], 17, 1, 1),
-    ];
-    for (turn, (shape, size, up, down)) in kinds.into_iter().enumerate() {
-        for lay in LAYS {
-            for kernel in [taps(size, size, true, DType::Float32), taps(size, size, false, dtype)] {
-                let x = pair(shape, lay, dtype, 1);
-                let pad = size as i64 / 2;
-                let args = vec![
-                    ("up_x", ArgValue::Int(up)),
-                    ("up_y", ArgValue::Int(up)),
-                    ("down_x", ArgValue::Int(down)),
-                    ("down_y", ArgValue::Int(down)),
-                    ("pad_x0", ArgValue::Int(pad)),
-                    ("pad_x1", ArgValue::Int(pad - 1)),
-                    ("pad_y0", ArgValue::Int(pad - 1)),
-                    ("pad_y1", ArgValue::Int(pad)),
-                    ("flip_kernel", ArgValue::Bool(turn % 2 == 0)),
-                    ("gain", float(1.5)),
-                ];
-                let terms = (size * size) as f64;
-                let sums = vec![Some((terms, 48.0))];
-                let forward =
-                    Case::new("UpFirDn2d", vec![Some(x.clone()), Some(kernel.clone())], args.clone(), sums.clone());
-                let out = registry::run("UpFirDn2d", &[Some(&x[0]), Some(&kernel[0])], args.iter().cloned()).unwrap();
-                let dy = Some(pair(out[0].shape(), lay, dtype, 5));
-                let inputs = vec![dy.clone(), Some(kernel.clone()), Some(x.clone())];
-                cases.push(forward);
-                cases.push(Case::new("UpFirDn2dGradient", inputs, args.clone(), sums));
-                let products = out[0].shape().iter().product::<usize>() as f64;
-                let sums = vec![Some((products.min(64.0), 6.0 * (products / 64.0).max(1.0)))];
-                cases.push(Case::new("UpFirDn2dKernelGradient", vec![Some(x), dy, Some(kernel)], args, sums));
-            }
-        }
-    }
-    // Kernels that fit no window, and a tap that is infinite.
-    let (x, k) = (pair(&[1, 1, 122, 124], Lay::RowMajor, dtype, 1), taps(121, 123, false, dtype));
-    cases.push(Case::new("UpFirDn2d", vec![Some(x.clone()), Some(k.clone())], vec![], vec![Some((14883.0, 4.0))]));
-    let dy = pair(&[1, 1, 2, 2], Lay::RowMajor, dtype, 5);
-    let inputs = vec![Some(x), Some(dy), Some(k)];
-    cases.push(Case::new("UpFirDn2dKernelGradient", inputs, vec![], vec![Some((4.0, 4.0))]));
-    let mut full = values(16, 13, dtype);
-    full[0] = f64::INFINITY;
-    let host = tensor(&[4, 4], &full, dtype);
-    let k = [host.clone(), copy(&host, GPU).unwrap()];
-    for lay in [Lay::RowMajor, Lay::ChannelsLast, Lay::Sliced] {
-        let inputs = vec![Some(pair(&[1, 8, 6, 7], lay, dtype, 1)), Some(k.clone())];
-        cases.push(Case::new("UpFirDn2d", inputs, vec![], vec![Some((16.0, 8.0))]));
-    }
-    cases
-}
-
-/// One kernel's text with everything that it needs before it.
-fn text_of(kernel: &str) -> (String, Vec<String>) {
-    let entry = format!(".visible .entry {kernel}(");
-    let (_, text) = MODULES.iter().find(|(_, text)| text.contains(&entry)).expect("a kernel that ships");
-    let header = &text[..text.find(".visible .entry").expect("kernels")];
-    let start = text.find(&entry).expect("this kernel");
-    let length = text[start..].find("\n}").expect("its end") + 2;
-    (header.to_string(), text[start..start + length].lines().map(str::to_string).collect())
-}
-
-/// A kernel's text without one of its barriers, for each of them.
-fn without_barriers(kernel: &str) -> Vec<(usize, String)> {
-    let (header, lines) = text_of(kernel);
-    let barriers = (0..lines.len()).filter(|&number| lines[number].trim_start().starts_with("bar.sync"));
-    let without = |number: usize| {
-        let mut changed = lines.clone();
-        changed[number].clear();
-        (number, format!("{header}{}\n", changed.join("\n")))
+    let sorted = |mut cases: Vec<(Duration, &'a Case)>| {
+        cases.sort_by_key(|(cost, _)| *cost);
+        RefCell::new(cases.into_iter().map(|(_, case)| case).collect())
     };
-    barriers.map(without).collect()
+    found.into_iter().map(|(kernel, cases)| (kernel, sorted(cases))).collect()
 }
 
-/// The kernels that a case launches.
-fn launched(cuda: &Cuda, case: &Case) -> Vec<String> {
-    cuda.clear_counters();
-    assert!(case.agrees(), "{} agrees before anything is changed: {}", case.name, cuda.reports());
-    let text = cuda.counters();
-    let mut names: Vec<String> =
-        text.split("\"kernel\": \"").skip(1).filter_map(|rest| rest.split('"').next()).map(str::to_string).collect();
-    names.sort();
-    names.dedup();
-    names
+/// Whether a case fails, or the emulator reports something, when the mutant runs in place of a kernel.
+fn is_noticed(cuda: &Cuda, kernel: &str, mutant: &Mutant, cases: &RefCell<Vec<&Case>>) -> bool {
+    assert!(cuda.replace(kernel, &mutant.text), "{} is loaded: {}", mutant.label, cuda.reports());
+    let mut cases = cases.borrow_mut();
+    let noticing = cases.iter().position(|case| !case.agrees() || !cuda.reports().is_empty());
+    let Some(noticing) = noticing else { return false };
+    // What notices one change often notices the next.
+    cases[..=noticing].rotate_right(1);
+    cuda.recover();
+    assert!(cuda.replace(kernel, &Kernel::new(kernel).text()), "{kernel} is restored");
+    // Memory that a failed context did not free is freed by the next call, which tells of it.
+    let settled = (0..3).any(|_| copy(&tensor(&[1], &[1.0], DType::Float32), GPU).is_ok());
+    assert!(settled, "the device works again after {}", mutant.label);
+    cuda.reports();
+    true
 }
 
 #[test]
@@ -212,30 +65,51 @@ fn every_barrier_is_missed() {
     if cuda.is_real() {
         return; // A GPU neither takes other instructions nor reports a race.
     }
-    let dtype = DType::Float32;
-    let cases: Vec<Case> = elementwise(dtype).into_iter().chain(filters(dtype)).collect();
-    let mut by_kernel: BTreeMap<String, Vec<&Case>> = BTreeMap::new();
-    for case in &cases {
-        for kernel in launched(&cuda, case) {
-            by_kernel.entry(kernel).or_default().push(case);
-        }
-    }
+    let cases: Vec<Case> = elementwise(DType::Float32).into_iter().chain(filters(DType::Float32)).collect();
     let mut tried = 0;
-    for (kernel, cases) in &by_kernel {
-        let (header, lines) = text_of(kernel);
-        let original = format!("{header}{}\n", lines.join("\n"));
-        for (line, text) in without_barriers(kernel) {
+    for (kernel, cases) in by_kernel(&cuda, &cases) {
+        for mutant in Kernel::new(&kernel).without_barriers() {
             tried += 1;
-            assert!(cuda.replace(kernel, &text), "{kernel} without line {line} is loaded");
-            let noticed = cases.iter().any(|case| !case.agrees() || !cuda.reports().is_empty());
-            assert!(cuda.replace(kernel, &original), "{kernel} is restored");
-            cuda.recover();
-            // Memory that a failed context did not free is freed by the next call, which tells of it.
-            let settled = (0..3).any(|_| copy(&tensor(&[1], &[1.0], DType::Float32), GPU).is_ok());
-            assert!(settled, "the device works again after {kernel}:{line}");
-            assert!(noticed, "{kernel} without the barrier of line {line} passes every test");
+            assert!(is_noticed(&cuda, &kernel, &mutant, &cases), "{} passes every test", mutant.label);
         }
     }
     println!("{tried} barriers, each missed");
     assert!(tried >= 25, "{tried} barriers");
+}
+
+/// Mutants of the kernels that the cases launch, and of those that count in 64 bits in place of their narrow twins,
+/// which have the same parameters.
+fn every_guard_is_missed(dtype: DType) {
+    let cuda = Cuda::take();
+    if cuda.is_real() {
+        return;
+    }
+    cuda.set("WATCHDOG", "3000000");
+    let cases: Vec<Case> = elementwise(dtype).into_iter().chain(filters(dtype)).collect();
+    let (mut tried, mut passed) = (0, Vec::new());
+    let start = Instant::now();
+    for (kernel, cases) in by_kernel(&cuda, &cases) {
+        let mut mutants = Kernel::new(&kernel).without_guards();
+        if let Some(stem) = kernel.strip_suffix("_32") {
+            mutants.extend(Kernel::new(&format!("{stem}_64")).renamed(&kernel).without_guards());
+        }
+        let before = (tried, passed.len());
+        for mutant in mutants {
+            tried += 1;
+            if !is_noticed(&cuda, &kernel, &mutant, &cases) {
+                passed.push(mutant.label);
+            }
+        }
+        assert!(cuda.replace(&kernel, &Kernel::new(&kernel).text()), "{kernel} is restored");
+        println!("{kernel}: {} mutants, {} pass, {:?}", tried - before.0, passed.len() - before.1, start.elapsed());
+    }
+    cuda.set("WATCHDOG", "");
+    println!("{tried} mutants, {} pass", passed.len());
+    assert!(passed.is_empty(), "{} mutants pass every test:\n{}", passed.len(), passed.join("\n"));
+}
+
+#[test]
+#[ignore = "takes minutes: part of `make test-full`"]
+fn every_guard_of_float32_is_missed() {
+    every_guard_is_missed(DType::Float32);
 }
