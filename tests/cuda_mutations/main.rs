@@ -6,17 +6,20 @@ mod cases;
 #[path = "../common/mod.rs"]
 mod common;
 mod mutants;
+mod survivors;
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use cases::{Case, elementwise, filters};
+use cases::{Case, elementwise, filters, of_other_types};
 use common::Cuda;
 use common::operands::{GPU, tensor};
 use firelu::DType;
 use firelu::devices::copy;
+use firelu::devices::cuda::parameters::suffix;
 use mutants::{Kernel, Mutant};
+use survivors::{OPEN, survivors};
 
 /// The cases, the cheapest first, by the kernels that they launch.
 fn by_kernel<'a>(cuda: &Cuda, cases: &'a [Case]) -> BTreeMap<String, RefCell<Vec<&'a Case>>> {
@@ -77,39 +80,75 @@ fn every_barrier_is_missed() {
     assert!(tried >= 25, "{tried} barriers");
 }
 
-/// Mutants of the kernels that the cases launch, and of those that count in 64 bits in place of their narrow twins,
-/// which have the same parameters.
-fn every_guard_is_missed(dtype: DType) {
+/// The kernels whose mutants run where `kernel` is launched: itself, and those with the same parameters that no small
+/// case launches or that it serves better.
+fn in_place_of(kernel: &str) -> Vec<String> {
+    let mut kernels = vec![kernel.to_string()];
+    if let Some(stem) = kernel.strip_suffix("_32") {
+        kernels.push(format!("{stem}_64"));
+    }
+    match kernel {
+        FINISH => kernels.extend(FINISH_LIKE.map(str::to_string)),
+        _ if FINISH_LIKE.contains(&kernel) => kernels.clear(),
+        _ => {}
+    }
+    kernels
+}
+
+/// The last step of a sum: three kernels of one source, this one launched with the most partial sums.
+const FINISH: &str = "upfirdn2d_kernel_finish";
+const FINISH_LIKE: [&str; 2] = ["fused_leaky_relu_bias_finish", "reduce_sum_finish"];
+
+/// Runs every mutant of the kernels that are asked for and that nobody has listed; what passes is printed and fails.
+fn every_guard_is_missed(dtype: DType, cases: &[Case], asked: impl Fn(&str) -> bool) {
     let cuda = Cuda::take();
     if cuda.is_real() {
         return;
     }
+    // The longest loop of a case takes a tenth of this; one without end is cut off.
     cuda.set("WATCHDOG", "3000000");
-    let cases: Vec<Case> = elementwise(dtype).into_iter().chain(filters(dtype)).collect();
-    let (mut tried, mut passed) = (0, Vec::new());
-    let start = Instant::now();
-    for (kernel, cases) in by_kernel(&cuda, &cases) {
-        let mut mutants = Kernel::new(&kernel).without_guards();
-        if let Some(stem) = kernel.strip_suffix("_32") {
-            mutants.extend(Kernel::new(&format!("{stem}_64")).renamed(&kernel).without_guards());
+    let (suffix, survivors) = (format!("_{}", suffix(dtype)), survivors());
+    let (mut tried, mut listed, mut open, mut passed) = (0, 0, 0, Vec::new());
+    for (kernel, cases) in by_kernel(&cuda, cases) {
+        // Kernels of the other types are launched too, by the cases of the last step of sums.
+        if !asked(&kernel) || !kernel.contains(&suffix) && kernel != FINISH {
+            continue;
         }
-        let before = (tried, passed.len());
-        for mutant in mutants {
-            tried += 1;
-            if !is_noticed(&cuda, &kernel, &mutant, &cases) {
-                passed.push(mutant.label);
+        for own in in_place_of(&kernel) {
+            for mutant in Kernel::new(&own).without_guards() {
+                tried += 1;
+                if let Some(reason) = survivors.get(mutant.label.as_str()) {
+                    listed += 1;
+                    open += usize::from(reason.starts_with(OPEN));
+                    continue;
+                }
+                let mutant = mutant.in_place_of(&own, &kernel);
+                if !is_noticed(&cuda, &kernel, &mutant, &cases) {
+                    println!("{}", mutant.label);
+                    passed.push(mutant.label);
+                }
             }
         }
         assert!(cuda.replace(&kernel, &Kernel::new(&kernel).text()), "{kernel} is restored");
-        println!("{kernel}: {} mutants, {} pass, {:?}", tried - before.0, passed.len() - before.1, start.elapsed());
     }
-    cuda.set("WATCHDOG", "");
-    println!("{tried} mutants, {} pass", passed.len());
+    cuda.set("WATCHDOG", "100M");
+    println!("{dtype:?}: {tried} mutants, {listed} listed, {open} of them open, {} pass", passed.len());
     assert!(passed.is_empty(), "{} mutants pass every test:\n{}", passed.len(), passed.join("\n"));
 }
 
 #[test]
 #[ignore = "takes minutes: part of `make test-full`"]
-fn every_guard_of_float32_is_missed() {
-    every_guard_is_missed(DType::Float32);
+fn every_guard_of_an_elementwise_kernel_is_missed() {
+    drop(Cuda::take()); // The emulator is opened before the first operand is made.
+    let cases = elementwise(DType::Float32);
+    every_guard_is_missed(DType::Float32, &cases, |kernel| !kernel.starts_with("upfirdn2d"));
+}
+
+#[test]
+#[ignore = "a survey: what passes is not listed yet"]
+fn every_guard_of_a_filter_is_missed() {
+    drop(Cuda::take());
+    let mut cases = filters(DType::Float32);
+    cases.extend(of_other_types(DType::Float32));
+    every_guard_is_missed(DType::Float32, &cases, |kernel| kernel.starts_with("upfirdn2d"));
 }
