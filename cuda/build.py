@@ -228,12 +228,18 @@ def assemble(assembler: Path, architecture: str, module: Path) -> str:
     label = f"{assembler.name} {architecture} {module.name}"
     if done.returncode != 0:
         return f"{label}: {done.stderr.strip()[:400]}"
-    for stores, loads in re.findall(
-        r"bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads", done.stderr
-    ):
-        if (stores, loads) != ("0", "0"):
-            return f"{label}: spills {stores} bytes, reloads {loads}"
-    return ""
+    spills = re.findall(
+        r"properties for (\w+)\n.* (\d+) bytes spill stores, (\d+) bytes spill loads",
+        done.stderr,
+    )
+    if not spills:
+        return f"{label}: the assembler does not tell of spills"
+    told = [
+        f"{kernel} spills {stores} bytes, reloads {loads}"
+        for kernel, stores, loads in spills
+        if (stores, loads) != ("0", "0")
+    ]
+    return f"{label}: {', '.join(told)}" if told else ""
 
 
 def version_of(assembler: Path) -> tuple[int, ...]:

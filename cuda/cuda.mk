@@ -18,3 +18,14 @@ ptx-check-all: ptx-toolchain ## Assemble the shipped PTX with every assembler fo
 .PHONY: bench-cuda
 bench-cuda: $(VENV)/.installed emulator ## Count what the CUDA kernels do, on the emulated driver
 	FIRELU_EMULATOR_REPORT=none $(BIN)/python cuda/bench.py
+
+.PHONY: test-mutations
+test-full: test-mutations
+test-mutations: ## Take each guard and bound out of the element-wise kernels in turn; each must be missed
+	FIRELU_EMULATOR_REPORT=none cargo test -p firelu -p firelu-cuda-emulator --test cuda_mutations -- \
+	  --ignored --nocapture elementwise
+
+.PHONY: survey-mutations
+survey-mutations: ## The same for the filters, whose survivors are not listed yet: prints them
+	FIRELU_EMULATOR_REPORT=none cargo test -p firelu -p firelu-cuda-emulator --test cuda_mutations -- \
+	  --ignored --nocapture filter

@@ -5,6 +5,12 @@
 // The bias that changes nothing, whatever the other addend: x + -0 is x, signed zeros included.
 template <typename C> __device__ __forceinline__ C no_bias() { return C(-0.0); }
 
+// A bias is of the tensors' type or of the type they are computed in: one type but for halves.
+template <typename T> __device__ __forceinline__ Compute<T> load_bias(u64 address, i32 type, i64 channel) {
+    if (sizeof(T) == 2 && type == FLOAT32) return pointer<const Compute<T>>(address)[channel];
+    return widen(pointer<const T>(address)[channel]);
+}
+
 template <typename C> struct Forward {
     enum : bool { GRADIENT = false };
     C alpha, scale;
@@ -80,7 +86,7 @@ template <typename T, typename Function> __device__ __forceinline__ void planes(
     const i64 vectors = p.inner / LANES - i64(block) * TILE;
     const i64 channel = i64(plane) % p.channels;
     C bias[LANES], sums[LANES];
-    bias[0] = p.bias ? load_as<C>(p.bias, p.bias_type, channel) : no_bias<C>();
+    bias[0] = p.bias ? load_bias<T>(p.bias, p.bias_type, channel) : no_bias<C>();
 #pragma unroll
     for (int i = 0; i < LANES; i++) bias[i] = bias[0], sums[i] = C(0);
     const auto work = column<T, Function>(p, i64(plane) * p.inner + i64(block) * (TILE * LANES));
@@ -114,7 +120,7 @@ template <typename T, typename Function> __device__ __forceinline__ void flat(co
     for (int i = 0; i < LANES; i++) {
         sums[i] = C(0);
         bias[i] = no_bias<C>();
-        if (p.bias && (i == 0 || whole)) bias[i] = load_as<C>(p.bias, p.bias_type, channel);
+        if (p.bias && (i == 0 || whole)) bias[i] = load_bias<T>(p.bias, p.bias_type, channel);
         if (++position == p.inner) {
             position = 0;
             if (++channel == p.channels) channel = 0;
@@ -144,7 +150,7 @@ template <typename T, typename Function> __device__ __forceinline__ void columns
     const i32 limit = i32(rows - first < p.rows_per_block ? rows - first : p.rows_per_block);
     for (i32 k = threadIdx.x; k < p.columns * LANES; k += THREADS) {
         const i32 channel = group * LANES + k;
-        biases[k] = p.bias && channel < p.channels ? load_as<C>(p.bias, p.bias_type, channel) : no_bias<C>();
+        biases[k] = p.bias && channel < p.channels ? load_bias<T>(p.bias, p.bias_type, channel) : no_bias<C>();
     }
     __syncthreads();
     C bias[LANES];
@@ -187,7 +193,7 @@ __device__ __forceinline__ void strided(const StridedFusedParameters &p) {
     i64 offsets[4];
     locate(p.layout, index, offsets);
     const Function function{C(p.alpha), C(p.scale)};
-    const C bias = p.bias ? load_as<C>(p.bias, i32(p.bias_type), offsets[3]) : no_bias<C>();
+    const C bias = p.bias ? load_bias<T>(p.bias, i32(p.bias_type), offsets[3]) : no_bias<C>();
     const C dy = Function::GRADIENT && p.gradient ? widen(pointer<const T>(p.gradient)[offsets[2]]) : no_bias<C>();
     pointer<T>(p.output)[offsets[0]] = narrow<T>(function(widen(pointer<const T>(p.input)[offsets[1]]), dy, bias));
 }
@@ -198,7 +204,7 @@ template <typename T, typename Index> __device__ __forceinline__ void reduce_bia
     const u32 channel = blockIdx.x / u32(p.chunks);
     const u32 chunk = blockIdx.x - channel * u32(p.chunks);
     const Gradient<C> function{C(p.alpha), C(p.scale)};
-    const C bias = p.bias ? load_as<C>(p.bias, i32(p.bias_type), channel) : no_bias<C>();
+    const C bias = p.bias ? load_bias<T>(p.bias, i32(p.bias_type), channel) : no_bias<C>();
     const T *input = pointer<const T>(p.input) + i64(channel) * p.input_stride;
     const T *gradient = p.gradient ? pointer<const T>(p.gradient) + i64(channel) * p.gradient_stride : nullptr;
     C sum = C(0);

@@ -50,6 +50,11 @@ pub const LAYS: [Lay; 5] = [Lay::RowMajor, Lay::ChannelsLast, Lay::Sliced, Lay::
 
 /// The same random tensor on the CPU and on the device.
 pub fn pair(shape: &[usize], lay: Lay, dtype: DType, seed: u64) -> [Tensor; 2] {
+    pair_of(shape, lay, dtype, |count| values(count, seed, dtype))
+}
+
+/// A tensor on the CPU and on the device, of numbers that the type holds, as many as its memory has room for.
+pub fn pair_of(shape: &[usize], lay: Lay, dtype: DType, numbers: impl Fn(usize) -> Vec<f64>) -> [Tensor; 2] {
     let size = dtype.size() as isize;
     let elements: usize = shape.iter().product();
     let kind = TensorType::new(shape, dtype);
@@ -85,7 +90,7 @@ pub fn pair(shape: &[usize], lay: Lay, dtype: DType, seed: u64) -> [Tensor; 2] {
             (elements, if elements == 0 { 0 } else { (length - 1) * size }, strides)
         }
     };
-    let flat = tensor(&[room], &values(room, seed, dtype), dtype);
+    let flat = tensor(&[room], &numbers(room), dtype);
     [flat.clone(), copy(&flat, GPU).unwrap()].map(|flat| {
         Tensor::from_storage(flat.storage().clone(), offset as usize, kind.clone(), strides.clone()).unwrap()
     })

@@ -3,8 +3,9 @@
 #pragma once
 #include "upfirdn2d/window.cuh"
 
-// Position: i32 where the host has found that every coordinate fits, as for tiles.
-template <typename T, typename Position>
+// Position: i32 where the host has found that every coordinate fits, as for tiles. FINITE: every tap may be finite;
+// where one is known not to be, the filter is no outer product either.
+template <typename T, typename Position, bool FINITE>
 __device__ __forceinline__ void filter_one(const UpFirDn2dParameters &p, i64 batch, i64 channel, Position x, Position y) {
     using C = Compute<T>;
     // The first sample at or after the output's position and the tap that meets it.
@@ -18,7 +19,7 @@ __device__ __forceinline__ void filter_one(const UpFirDn2dParameters &p, i64 bat
     const i64 column = first(x, p.down_x, p.pad_x, p.up_x, tap_x);
     i64 row = first(y, p.down_y, p.pad_y, p.up_y, tap_y);
     const Taps<C> taps(pointer<const TapsHeader>(p.prepared), p.taps_x, p.taps_y);
-    const i32 separable = taps.header->separable;
+    const bool separable = FINITE && taps.header->separable;
     const T *input = pointer<const T>(p.input) + batch * p.input_strides[0] + channel * p.input_strides[1];
     C sum = C(0);
     for (; tap_y < p.taps_y; tap_y += p.up_y, row++) {
@@ -48,7 +49,7 @@ __device__ __forceinline__ void filter_exactly(const UpFirDn2dParameters &p, con
         const i32 x = tile.x + (index & (width - 1)), y = tile.y + line - (z << p.tile_height_log2);
         if (x < p.output_width && y < p.output_height && plane + z < p.planes) {
             const u32 batch = u32(plane + z) / u32(p.channels);
-            filter_one<T, i32>(p, batch, u32(plane + z) - batch * u32(p.channels), x, y);
+            filter_one<T, i32, false>(p, batch, u32(plane + z) - batch * u32(p.channels), x, y);
         }
     }
 }
@@ -71,5 +72,5 @@ template <typename T, typename Index> __device__ __forceinline__ void strided(co
         channel = planes - batches * channels;
         planes = batches;
     }
-    filter_one<T, i64>(p, planes, channel, x, y);
+    filter_one<T, i64, true>(p, planes, channel, x, y);
 }

@@ -1,6 +1,7 @@
 //! Whether there is a driver that can be used, asked before any call that could panic.
 //!
-//! cudarc panics where the library or one of its functions is missing; so both are looked for here first.
+//! cudarc panics where the library or one of its functions is missing; so both are looked for here first. A file that is
+//! cut short is not loaded at all.
 
 use std::panic::catch_unwind;
 use std::sync::OnceLock;
@@ -81,6 +82,10 @@ pub fn require(ordinal: u32) -> Result<Driver> {
 
 /// Looks for the library and its functions; answers whether it knows stream-ordered allocation.
 fn find() -> std::result::Result<bool, String> {
+    #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+    if let Some(reason) = super::library::refusal() {
+        return Err(reason);
+    }
     // SAFETY: loads the system's CUDA driver library, whose initialisers are the vendor's; the answer is a flag.
     if !unsafe { sys::is_culib_present() } {
         return Err("no CUDA driver library (libcuda) was found".into());

@@ -9,6 +9,8 @@ pub mod context;
 pub mod external;
 pub mod launch;
 pub mod layout;
+#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+mod library;
 pub mod map;
 pub mod memory;
 pub mod modules;
