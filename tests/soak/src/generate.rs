@@ -153,7 +153,12 @@ fn upfirdn2d(
     kernel_dtype: DType,
     choices: &mut Choices<'_>,
 ) -> Request {
-    let taps = [1 + choices.below(6), if choices.one_in(16) { 13 } else { 1 + choices.below(6) }];
+    // Twelve taps have loops of their own, thirteen have not.
+    let taps = |choices: &mut Choices<'_>| match choices.one_in(8) {
+        true => choices.pick(&[12, 12, 13]),
+        false => 1 + choices.below(6),
+    };
+    let taps = [taps(choices), taps(choices)];
     let is_large = limit == LARGE;
     let mut x: Vec<usize> = match choices.below(4) {
         0 => vec![],

@@ -135,8 +135,9 @@ where
             (Form::Plain4, RowTaps::Direct(taps)) if rows.sources.len() == 4 && taps.len() == 16 => {
                 let sources = [rows.sources[0], rows.sources[1], rows.sources[2], rows.sources[3]];
                 Writer::new(rows).all(Direct::<T, R, 4, 4>::new(sources, taps));
+                true
             }
-            (_, RowTaps::Direct(_)) => return false,
+            (_, RowTaps::Direct(_)) => false,
             (Form::Plain3, RowTaps::Separable(y, x)) => separable::<T, R, 1, 1, 3, 0>(rows, y, x),
             (Form::Plain4, RowTaps::Separable(y, x)) => separable::<T, R, 1, 1, 4, 0>(rows, y, x),
             (Form::Up4(false), RowTaps::Separable(y, x)) => separable::<T, R, 2, 1, 2, 0>(rows, y, x),
@@ -147,19 +148,23 @@ where
             (Form::Down12, RowTaps::Separable(y, x)) => separable::<T, R, 1, 2, 12, 0>(rows, y, x),
         }
     }
-    true
 }
 
-/// `P` phases of `N` terms over `STEP` inputs a period; the second phase starts `SECOND` inputs later.
+/// `P` phases of `N` terms over `STEP` inputs a period; the second phase starts `SECOND` inputs later. False, with
+/// nothing done, where a window reaches past the next register.
 #[inline(always)]
 unsafe fn separable<T, R, const P: usize, const STEP: usize, const N: usize, const SECOND: usize>(
     rows: &ShortRows<'_, T>,
     along_y: &[R::Number],
     along_x: &[R::Number],
-) where
+) -> bool
+where
     T: Element<Compute = R::Number>,
     R: Access<T>,
 {
+    if (SECOND + N - 1) / STEP > R::LANES {
+        return false;
+    }
     // SAFETY: the promise of `write`.
     unsafe {
         let mut taps = [[R::splat(along_x[0]); N]; P];
@@ -177,6 +182,7 @@ unsafe fn separable<T, R, const P: usize, const STEP: usize, const N: usize, con
             Writer::new(rows).all(Separable::<R, _, P, STEP, N, SECOND> { sum, taps });
         }
     }
+    true
 }
 
 /// Rows of so many blocks at most have no middle worth a loop of its own.
