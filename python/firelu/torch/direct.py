@@ -44,7 +44,8 @@ _INCLUDED, _EXCLUDED = _fresh_thread_state()
 def caller(bridged: Bridged, record: Callable[[Any, bool, tuple[Any, ...]], Any]) -> Callable[..., Any]:
     """Make the operator as a function: the same as its torch operator, with a shorter way for plain tensors."""
     overload, compute, places = bridged.overload, bridged.kernel, bridged.signature.tensor_places
-    is_compiling, grad_enabled = torch.compiler.is_compiling, torch.is_grad_enabled
+    # The other tracers than dynamo bring tensors or a mode of their own, which are asked for below.
+    is_compiling, grad_enabled = torch.compiler.is_dynamo_compiling, torch.is_grad_enabled
     function_mode, profiler = _C._is_torch_function_mode_enabled, _C._autograd._profiler_enabled
     included, excluded = _C._dispatch_tls_local_include_set, _C._dispatch_tls_local_exclude_set
     keys, exact, plain = _C._dispatch_keys, _EXACT, _TENSOR

@@ -97,13 +97,14 @@ def upfirdn2d(
     if kernel.dim() == 1:
         kernel = torch.outer(kernel, kernel)
     # What nearly everyone passes is read without a further call: it shows in the time of a small picture.
-    if type(up) is int and type(down) is int and type(pad) is tuple and len(pad) == 2:
-        factors = (up, up, down, down, *pad, *pad)
+    result: Tensor
+    usual = type(up) is int and type(down) is int and type(pad) is tuple and len(pad) == 2
+    if usual and not flip_kernel and gain == 1.0:
+        x0, x1 = pad
+        result = _UPFIRDN2D(input, kernel, up, up, down, down, x0, x1, x0, x1)
     else:
         factors = (*_pair("up", up), *_pair("down", down), *_paddings(pad))
-    # Each argument that is handed over takes its time, and these two are nearly always the defaults.
-    rest = (flip_kernel, gain) if flip_kernel or gain != 1.0 else ()
-    result: Tensor = _UPFIRDN2D(input, kernel, *factors, *rest)
+        result = _UPFIRDN2D(input, kernel, *factors, flip_kernel, gain)
     return result
 
 
