@@ -98,8 +98,8 @@ def upfirdn2d(
         kernel = torch.outer(kernel, kernel)
     # What nearly everyone passes is read without a further call: it shows in the time of a small picture.
     result: Tensor
-    usual = type(up) is int and type(down) is int and type(pad) is tuple and len(pad) == 2
-    if usual and not flip_kernel and gain == 1.0:
+    plain = not flip_kernel and gain == 1.0
+    if plain and type(up) is int and type(down) is int and type(pad) is tuple and len(pad) == 2:
         x0, x1 = pad
         result = _UPFIRDN2D(input, kernel, up, up, down, down, x0, x1, x0, x1)
     else:
