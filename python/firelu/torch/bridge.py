@@ -40,7 +40,8 @@ class Bridged:
         self.call = direct.caller(self, record)
         for device in ("CPU", "CUDA"):
             _LIBRARY.impl(name, autocast.kernel(self, device), f"Autocast{device}", with_keyset=True)
-        torch.library.register_fake(f"firelu::{name}", fake.kernel(self), lib=_LIBRARY)
+        self.fake = fake.kernel(self)
+        torch.library.register_fake(f"firelu::{name}", self.fake, lib=_LIBRARY)
         torch.library.register_vmap(f"firelu::{name}", batching.rule(self), lib=_LIBRARY)
 
 

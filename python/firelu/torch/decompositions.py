@@ -12,7 +12,6 @@ from torch import Tensor
 from torch._decomp import register_decomposition
 from torch.nn import functional
 
-from . import fake
 from .bridge import bridged
 
 
@@ -89,4 +88,4 @@ for _name, _decomposition in _DECOMPOSITIONS.items():
     register_decomposition(_operator.overload)(_decomposition)
     # With symbolic sizes torch takes shapes and strides from a decomposition, unless a meta function stands beside it:
     # the decomposition's strides are those of torch's kernels, not of ours.
-    register_decomposition(_operator.overload, type="meta")(fake.kernel(_operator))
+    register_decomposition(_operator.overload, type="meta")(_operator.fake)

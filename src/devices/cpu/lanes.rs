@@ -164,7 +164,7 @@ mod avx2 {
     use crate::devices::cpu::sources::Sources;
 
     /// How results are stored.
-    #[derive(Clone, Copy, PartialEq)]
+    #[derive(Clone, Copy)]
     enum Way {
         /// Not at all: there is no target.
         Nowhere,
@@ -176,9 +176,10 @@ mod avx2 {
     }
 
     impl Way {
-        fn of<T>(target: *mut T, streaming: bool) -> Way {
-            match target as usize {
-                0 => Way::Nowhere,
+        /// The way for registers from `first` on.
+        fn of<T>(target: *mut T, first: usize, streaming: bool) -> Way {
+            match target.wrapping_add(first) as usize {
+                _ if target.is_null() => Way::Nowhere,
                 at if streaming && at.is_multiple_of(LINE / 2) => Way::Streamed,
                 at if streaming && at.is_multiple_of(LINE / 4) => Way::StreamedHalves,
                 _ => Way::Cached,
@@ -233,7 +234,7 @@ mod avx2 {
         // SAFETY: `head` and what follows are parts of the caller's `count`; lanes hold two registers.
         unsafe {
             super::add_to_lanes(formula, sources, target, lanes, first, head);
-            let way = if target.is_null() { Way::Nowhere } else { Way::of(target.wrapping_add(head), streaming) };
+            let way = Way::of(target, head, streaming);
             let pointer = lanes.as_mut_ptr();
             let mut low = T::load_wide(pointer);
             let mut high = T::load_wide(pointer.add(T::LANES));
@@ -264,7 +265,7 @@ mod avx2 {
         count: usize,
         streaming: bool,
     ) {
-        let way = Way::of(target, streaming);
+        let way = Way::of(target, 0, streaming);
         let registers = count / T::LANES;
         // SAFETY: every register lies inside the caller's `count`.
         unsafe {

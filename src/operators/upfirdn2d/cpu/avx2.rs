@@ -321,7 +321,7 @@ unsafe fn mask_within(from: usize, to: usize) -> __m256i {
 }
 
 macro_rules! access {
-    ($register:ident, $element:ty, $mask:ty, $make_mask:item, $load_masked:item $(, $load_part:item, $store_part:item)?) => {
+    ($register:ident, $element:ty, $mask:ty, $make_mask:item, $load_masked:item $(, $store_part:item)?) => {
         impl Access<$element> for $register {
             type Mask = $mask;
 
@@ -345,8 +345,6 @@ macro_rules! access {
                 unsafe { <$element as Avx2Element>::stream(target, self) }
             }
             $(
-                #[inline(always)]
-                $load_part
                 #[inline(always)]
                 $store_part
             )?
@@ -383,10 +381,6 @@ access!(
         // SAFETY: places outside the mask are not touched.
         F32x8(unsafe { _mm256_maskload_ps(source, mask) })
     },
-    unsafe fn load_part(source: *const f32, count: usize) -> Self {
-        // SAFETY: places outside the mask are not touched.
-        F32x8(unsafe { _mm256_maskload_ps(source, mask32(count)) })
-    },
     // In up to three pieces: some processors take tens of cycles for a masked store.
     unsafe fn store_part(self, target: *mut f32, count: usize) {
         // SAFETY: the pieces have `count` numbers in all.
@@ -417,10 +411,6 @@ access!(
     unsafe fn load_masked(source: *const f64, mask: __m256i) -> Self {
         // SAFETY: places outside the mask are not touched.
         F64x4(unsafe { _mm256_maskload_pd(source, mask) })
-    },
-    unsafe fn load_part(source: *const f64, count: usize) -> Self {
-        // SAFETY: places outside the mask are not touched; two 32-bit places make one of 64.
-        F64x4(unsafe { _mm256_maskload_pd(source, mask32(2 * count)) })
     },
     unsafe fn store_part(self, target: *mut f64, count: usize) {
         // SAFETY: the pieces have `count` numbers in all.

@@ -249,11 +249,6 @@ macro_rules! access {
                 unsafe { $stream(target.cast(), $narrow(self)) }
             }
             #[inline(always)]
-            unsafe fn load_part(source: *const $element, count: usize) -> Self {
-                // SAFETY: places outside the mask are not touched.
-                unsafe { $widen($load_mask(first::<$register>(count) as $mask, source.cast())) }
-            }
-            #[inline(always)]
             unsafe fn mask(from: usize, to: usize) -> $mask {
                 debug_assert!(from <= to && to <= Self::LANES);
                 ((1u32 << to) - (1u32 << from)) as $mask

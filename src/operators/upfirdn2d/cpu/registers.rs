@@ -81,13 +81,8 @@ pub trait Access<T: Element<Compute = Self::Number>>: Register {
     /// The level was detected and those `count` elements are readable.
     #[inline(always)]
     unsafe fn load_part(source: *const T, count: usize) -> Self {
-        let mut elements = [T::default(); 16];
-        debug_assert!(count < Self::LANES && Self::LANES <= elements.len());
-        // SAFETY: the caller's promise; the array holds more than `count`.
-        unsafe {
-            std::ptr::copy_nonoverlapping(source.cast::<u8>(), elements.as_mut_ptr().cast(), count * size_of::<T>());
-            Self::load(elements.as_ptr())
-        }
+        // SAFETY: the caller's promise.
+        unsafe { Self::load_masked(source, Self::mask(0, count)) }
     }
 
     /// Stores the first `count < LANES` elements.

@@ -19,12 +19,6 @@ pub trait Sum<R: Register> {
     /// Every source is readable there.
     unsafe fn block<const B: usize>(&self, q: usize) -> [R; B];
 
-    /// The `count < LANES` values from `q` on; the other places are unspecified.
-    ///
-    /// # Safety
-    /// Every source is readable there.
-    unsafe fn part(&self, q: usize, count: usize) -> R;
-
     /// Which places of a register are summed.
     type Mask: Copy;
 
@@ -110,18 +104,6 @@ where
     }
 
     #[inline(always)]
-    unsafe fn part(&self, q: usize, count: usize) -> R {
-        // SAFETY: the caller's promise.
-        unsafe {
-            let mut sum = R::load_part(self.sources[0].add(q), count).mul(self.taps[0]);
-            for k in 1..N {
-                sum = R::load_part(self.sources[k].add(q), count).multiply_add(self.taps[k], sum);
-            }
-            sum
-        }
-    }
-
-    #[inline(always)]
     unsafe fn mask(from: usize, to: usize) -> R::Mask {
         // SAFETY: the caller's promise.
         unsafe { R::mask(from, to) }
@@ -183,20 +165,6 @@ where
                 }
             }
             sums
-        }
-    }
-
-    #[inline(always)]
-    unsafe fn part(&self, q: usize, count: usize) -> R {
-        // SAFETY: the caller's promise.
-        unsafe {
-            let source = self.sources[0].wrapping_byte_offset(self.moved).add(q);
-            let mut sum = R::load_part(source, count).mul(R::splat(self.taps[0]));
-            for (source, &tap) in self.sources[1..].iter().zip(&self.taps[1..]) {
-                let source = source.wrapping_byte_offset(self.moved).add(q);
-                sum = R::load_part(source, count).multiply_add(R::splat(tap), sum);
-            }
-            sum
         }
     }
 
@@ -332,7 +300,7 @@ pub unsafe fn write<S, D, R>(
         with_sum!(sources, taps, sum, BLOCK => for _ in 0..rows.count {
             match stores {
                 Stores::CachedAhead(ahead) => {
-                    cached::<D, R, BLOCK>(&sum, target, count, Some((last, ahead)), size_of::<S>());
+                    cached::<D, R, _, BLOCK>(&sum, target, count, Some((last, ahead)), size_of::<S>());
                 }
                 Stores::Streamed if R::STREAMS => {
                     // The last line is not streamed whole: stores to it would wait for it.
@@ -340,7 +308,7 @@ pub unsafe fn write<S, D, R>(
                     streamed::<D, R, BLOCK>(&sum, target, count);
                 }
                 _ => {
-                    cached::<D, R, BLOCK>(&sum, target, count, None, 0);
+                    cached::<D, R, _, BLOCK>(&sum, target, count, None, 0);
                 }
             }
             sum.advance(rows.source);
@@ -352,8 +320,8 @@ pub unsafe fn write<S, D, R>(
 
 /// Registers one after the other; the last overlaps the one before rather than reach over the end.
 #[inline(always)]
-unsafe fn cached<D, R, const BLOCK: usize>(
-    sum: &impl Sum<R>,
+unsafe fn cached<D, R, S, const BLOCK: usize>(
+    sum: &S,
     target: *mut D,
     count: usize,
     ahead: Option<(*const u8, Ahead)>,
@@ -361,6 +329,7 @@ unsafe fn cached<D, R, const BLOCK: usize>(
 ) where
     D: Element<Compute = R::Number>,
     R: Access<D>,
+    S: Sum<R>,
 {
     let mut q = 0;
     // SAFETY: the promise of `write`; every access is to places below `count`.
@@ -385,7 +354,7 @@ unsafe fn cached<D, R, const BLOCK: usize>(
                 let [value] = sum.block::<1>(count - R::LANES);
                 value.store(target.add(count - R::LANES));
             } else {
-                sum.part(q, count - q).store_part(target.add(q), count - q);
+                sum.within(q as isize, S::mask(0, count - q)).store_part(target.add(q), count - q);
             }
         }
     }
