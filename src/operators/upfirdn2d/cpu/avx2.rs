@@ -165,6 +165,19 @@ impl Register for F32x8 {
         }
     }
 
+    const PAIRS: usize = 2;
+    #[inline(always)]
+    fn pairs(self, next: Self, first: usize, second: usize) -> [Self; 2] {
+        debug_assert!(first + second <= 4);
+        let (a, b) = (first as i32, (first + second) as i32);
+        // SAFETY: as in `mul`.
+        unsafe {
+            let places = _mm256_setr_epi32(a, b, a + 1, b + 1, a + 2, b + 2, a + 3, b + 3);
+            let middle = _mm256_permute2f128_ps::<0x21>(self.0, next.0);
+            [F32x8(_mm256_permutevar8x32_ps(self.0, places)), F32x8(_mm256_permutevar8x32_ps(middle, places))]
+        }
+    }
+
     #[inline(always)]
     fn sum(self) -> f64 {
         // SAFETY: as in `mul`.

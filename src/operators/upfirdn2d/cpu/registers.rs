@@ -30,6 +30,13 @@ pub trait Register: Copy {
     fn deinterleave<const P: usize>(values: [Self; P]) -> [Self; P];
     /// The register that starts `places` after this one's start, where `next` follows; at most `LANES`.
     fn shift(self, next: Self, places: usize) -> Self;
+    /// Up to how many terms `pairs` takes fewer instructions than to interleave the sums.
+    const PAIRS: usize = 0;
+    /// The registers that start `first` and `first + second` places after this one's start, interleaved.
+    #[inline(always)]
+    fn pairs(self, next: Self, first: usize, second: usize) -> [Self; 2] {
+        Self::interleave([self.shift(next, first), self.shift(next, first + second)])
+    }
     /// The sum of all places, in a fixed order, in float64.
     fn sum(self) -> f64;
     /// Asks for a line of memory; any address is fine.

@@ -12,6 +12,8 @@ pub enum Stores {
     Cached,
     /// As `Cached`, and rows that will be read soon are asked for meanwhile.
     CachedAhead(Ahead),
+    /// As `Cached`, and the target's next row is asked for meanwhile.
+    CachedSoon,
     /// Whole lines past the caches. Sources must be readable one register past the end.
     Streamed,
 }
@@ -23,26 +25,20 @@ pub struct Ahead {
     pub first: isize,
     /// Bytes from each to the next.
     pub step: isize,
-    /// How many, up to four.
-    pub rows: usize,
 }
 
 /// How far ahead of its use memory is asked for.
 const AHEAD_BYTES: usize = 4096;
 
 impl Ahead {
-    /// Asks for the line that each of the rows has at the place that `last` has in the last source.
+    /// None: what is asked for is there already.
+    pub const NONE: Ahead = Ahead { first: 0, step: 0 };
+
+    /// Asks for the line that each of `rows` rows has at the place that `last` has in the last source.
     #[inline(always)]
-    pub fn ask<R: Register>(&self, last: *const u8) {
-        // No loop: the compiler would keep as many addresses as it could unroll, at the cost of the sums around it.
-        let first = last.wrapping_offset(self.first);
-        R::prefetch(first);
-        if self.rows > 1 {
-            R::prefetch(first.wrapping_offset(self.step));
-            if self.rows > 2 {
-                R::prefetch(first.wrapping_offset(self.step.wrapping_mul(2)));
-                R::prefetch(first.wrapping_offset(self.step.wrapping_mul(3)));
-            }
+    pub fn ask<R: Register>(&self, last: *const u8, rows: usize) {
+        for row in 0..rows as isize {
+            R::prefetch(last.wrapping_offset(self.first).wrapping_offset(self.step.wrapping_mul(row)));
         }
     }
 
@@ -50,7 +46,7 @@ impl Ahead {
     pub fn rows(step: isize, count: usize) -> Self {
         let turns = AHEAD_BYTES.div_ceil((step.unsigned_abs() * count).max(1)).min(64);
         let first = step.wrapping_mul((1 + (turns - 1) * count) as isize);
-        Ahead { first, step, rows: count }
+        Ahead { first, step }
     }
 }
 

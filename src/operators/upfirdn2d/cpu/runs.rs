@@ -70,7 +70,9 @@ pub struct PlacedRun {
     pub terms: Range<usize>,
     /// Bytes from the tile's first output row.
     pub target: isize,
-    /// How many rows and how far apart.
+    /// In how many phases its rows take turns, each with as many terms.
+    pub phases: usize,
+    /// How many rows and how far apart; from row to row of a phase in the sources.
     pub rows: Rows,
 }
 
@@ -111,9 +113,21 @@ impl<C: Compute> Runs<C> {
                     tap += y.up as usize;
                 }
                 let (source, target) = (run.inputs as isize * tile.source_row, run.outputs as isize * tile.target_row);
+                let place = (run.first - tile.rows.start) as isize * tile.target_row;
+                // Memory is written in its order where the rows of two phases can take turns.
+                if let Some(last) = self.list.last_mut()
+                    && (run.outputs, run.count > 1, last.rows.count > 1, last.phases) == (2, true, true, 1)
+                    && last.target + tile.target_row == place
+                    && (last.terms.len(), self.offsets.len() - start) == (terms, terms)
+                {
+                    (last.phases, last.terms.end) = (2, self.offsets.len());
+                    (last.rows.count, last.rows.target) = (last.rows.count + run.count, tile.target_row);
+                    continue;
+                }
                 self.list.push(PlacedRun {
                     terms: start..self.offsets.len(),
-                    target: (run.first - tile.rows.start) as isize * tile.target_row,
+                    target: place,
+                    phases: 1,
                     rows: Rows { count: run.count, source, target },
                 });
             }

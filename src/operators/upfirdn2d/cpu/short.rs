@@ -9,7 +9,7 @@ use super::registers::Access;
 use super::rows::{Ahead, LINE, Rows};
 use super::strip::Strip;
 use super::sums::{Few, Many};
-use super::windows::{Direct, Separable, Windows};
+use super::windows::{Direct, Separable, Windows, taps_along_x};
 use crate::core::dtype::Element;
 use crate::operators::upfirdn2d::params::Axis;
 
@@ -22,8 +22,6 @@ pub enum Form {
     Plain4,
     /// Twice as many outputs, four taps; whether the second output's window starts one input later.
     Up4(bool),
-    /// Twice as many outputs, twelve taps.
-    Up12(bool),
     /// Half as many outputs, four taps.
     Down4,
     /// Half as many outputs, twelve taps.
@@ -33,7 +31,7 @@ pub enum Form {
 impl Form {
     /// Whether rows along this axis have a form, whatever the strip.
     pub fn exists(axis: &Axis) -> bool {
-        matches!((axis.up, axis.down, axis.taps), (1, 1, 3 | 4) | (2, 1, 4 | 12) | (1, 2, 4 | 12))
+        matches!((axis.up, axis.down, axis.taps), (1, 1, 3 | 4) | (2, 1, 4) | (1, 2, 4 | 12))
     }
 
     /// How many terms along y the rows at the border are filled up to with zeros, if to any.
@@ -42,8 +40,7 @@ impl Form {
             Form::Up4(_) => 2,
             Form::Plain3 => 3,
             Form::Plain4 | Form::Down4 => 4,
-            Form::Up12(_) => 6,
-            Form::Down12 => 0,
+            Form::Down12 => 12,
         }
     }
 
@@ -58,7 +55,6 @@ impl Form {
             (1, 1, 1, 3) => Some(Form::Plain3),
             (1, 1, 1, 4) => Some(Form::Plain4),
             (1, 2, 1, 2) => second.map(Form::Up4),
-            (1, 2, 1, 6) => second.map(Form::Up12),
             (1, 1, 2, 4) => Some(Form::Down4),
             (1, 1, 2, 12) => Some(Form::Down12),
             _ => None,
@@ -83,8 +79,11 @@ pub struct ShortRows<'a, T: Element> {
     pub start: isize,
     /// How many columns are inside.
     pub inside: usize,
-    /// The first column inside of each input row; at least one.
+    /// The first column inside of each input row; at least one. Where rows take turns in two phases, those of the
+    /// second follow those of the first.
     pub sources: &'a [*const T],
+    /// In how many phases rows take turns: one or two.
+    pub phases: usize,
     /// What they are multiplied by.
     pub taps: RowTaps<'a, T::Compute>,
     /// The first output.
@@ -134,7 +133,7 @@ where
         match (rows.form, rows.taps) {
             (Form::Plain4, RowTaps::Direct(taps)) if rows.sources.len() == 4 && taps.len() == 16 => {
                 let sources = [rows.sources[0], rows.sources[1], rows.sources[2], rows.sources[3]];
-                Writer::new(rows).all(Direct::<T, R, 4, 4>::new(sources, taps));
+                Writer::new(rows).all([Direct::<T, R, 4, 4>::new(sources, taps); 2]);
                 true
             }
             (_, RowTaps::Direct(_)) => false,
@@ -143,8 +142,6 @@ where
             (Form::Up4(false), RowTaps::Separable(y, x)) => separable::<T, R, 2, 1, 2, 0>(rows, y, x),
             (Form::Up4(true), RowTaps::Separable(y, x)) => separable::<T, R, 2, 1, 2, 1>(rows, y, x),
             (Form::Down4, RowTaps::Separable(y, x)) => separable::<T, R, 1, 2, 4, 0>(rows, y, x),
-            (Form::Up12(false), RowTaps::Separable(y, x)) => separable::<T, R, 2, 1, 6, 0>(rows, y, x),
-            (Form::Up12(true), RowTaps::Separable(y, x)) => separable::<T, R, 2, 1, 6, 1>(rows, y, x),
             (Form::Down12, RowTaps::Separable(y, x)) => separable::<T, R, 1, 2, 12, 0>(rows, y, x),
         }
     }
@@ -167,19 +164,16 @@ where
     }
     // SAFETY: the promise of `write`.
     unsafe {
-        let mut taps = [[R::splat(along_x[0]); N]; P];
-        for p in 0..P {
-            for n in 0..N {
-                taps[p][n] = R::splat(along_x[p * N + n]);
-            }
-        }
+        let taps = taps_along_x::<R, P, N>(along_x);
         // As many terms along y as along x is the usual case; others are rows at the border, too.
-        if N <= 6 && rows.sources.len() == N {
-            let sum = Few::<T, R, N>::new(rows.sources, along_y).staying_at(rows.zeros);
-            Writer::new(rows).all(Separable::<R, _, P, STEP, N, SECOND> { sum, taps });
+        if rows.sources.len() == N * rows.phases {
+            let second = N * (rows.phases - 1);
+            let first = Few::<T, R, N>::new(rows.sources, along_y).staying_at(rows.zeros);
+            let second = Few::<T, R, N>::new(&rows.sources[second..], &along_y[second..]).staying_at(rows.zeros);
+            Writer::new(rows).all([first, second].map(|sum| Separable::<R, _, P, STEP, N, SECOND> { sum, taps }));
         } else {
             let sum = Many::<T, R> { sources: rows.sources, taps: along_y, moved: 0 };
-            Writer::new(rows).all(Separable::<R, _, P, STEP, N, SECOND> { sum, taps });
+            Writer::new(rows).all([sum; 2].map(|sum| Separable::<R, _, P, STEP, N, SECOND> { sum, taps }));
         }
     }
     true
@@ -205,8 +199,9 @@ impl<'a, 'b, T: Element> Writer<'a, 'b, T> {
         Writer { rows, last: rows.sources[rows.sources.len() - 1].cast(), target: rows.target }
     }
 
+    /// Writes all rows; the windows are those of each phase.
     #[inline(always)]
-    unsafe fn all<R: Access<T>, const P: usize>(mut self, mut windows: impl Windows<R, P>)
+    unsafe fn all<R: Access<T>, W: Windows<R, P> + Copy, const P: usize>(mut self, mut windows: [W; 2])
     where
         T: Element<Compute = R::Number>,
     {
@@ -215,38 +210,61 @@ impl<'a, 'b, T: Element> Writer<'a, 'b, T> {
             if self.rows.count <= NARROW * P * R::LANES {
                 return self.narrow(windows);
             }
-            let Rows { count, source, target } = self.rows.rows;
-            let (source_rest, target_rest) = self.to_next_plane();
-            for _ in 0..self.rows.planes.count {
-                for _ in 0..count {
-                    self.row(&windows);
-                    windows.advance(source);
-                    self.last = self.last.wrapping_offset(source);
-                    self.target = self.target.wrapping_byte_offset(target);
+            let (rows, phases, planes) = (self.rows.rows, self.rows.phases, self.rows.planes);
+            let target_rest = planes.target.wrapping_sub(rows.target.wrapping_mul(rows.count as isize));
+            let mut parts = self.parts::<R, W, P>();
+            let mut misaligned = self.target as usize % LINE;
+            for _ in 0..planes.count {
+                let mut phase = 0;
+                for _ in 0..rows.count {
+                    if self.rows.streaming && self.target as usize % LINE != misaligned {
+                        misaligned = self.target as usize % LINE;
+                        parts = self.parts::<R, W, P>();
+                    }
+                    // A copy, which can stay in registers.
+                    let row = windows[phase];
+                    self.part(&row, &parts[0]);
+                    if parts[1].end > parts[0].end {
+                        self.part(&row, &parts[1]);
+                    }
+                    windows[phase].advance(rows.source);
+                    phase += 1;
+                    if phase == phases {
+                        phase = 0;
+                        self.last = self.last.wrapping_offset(rows.source);
+                    }
+                    self.target = self.target.wrapping_byte_offset(rows.target);
                 }
-                windows.advance(source_rest);
-                self.last = self.last.wrapping_offset(source_rest);
+                self.to_next_plane(&mut windows);
                 self.target = self.target.wrapping_byte_offset(target_rest);
             }
         }
     }
 
-    /// Bytes from the row after a plane's last to the first of the next plane, in sources and target.
+    /// Goes on from the row after a plane's last to the first of the next plane.
     #[inline(always)]
-    fn to_next_plane(&self) -> (isize, isize) {
-        let (rows, planes) = (&self.rows.rows, &self.rows.planes);
-        let rest = |plane: isize, row: isize| plane.wrapping_sub(row.wrapping_mul(rows.count as isize));
-        (rest(planes.source, rows.source), rest(planes.target, rows.target))
+    fn to_next_plane<R: Access<T>, W: Windows<R, P>, const P: usize>(&mut self, windows: &mut [W; 2])
+    where
+        T: Element<Compute = R::Number>,
+    {
+        let (rows, phases) = (self.rows.rows, self.rows.phases);
+        for phase in 0..phases {
+            let done = (rows.count + phases - 1 - phase) / phases;
+            windows[phase].advance(self.rows.planes.source.wrapping_sub(rows.source.wrapping_mul(done as isize)));
+        }
+        let done = (rows.count / phases) as isize;
+        let rest = self.rows.planes.source.wrapping_sub(rows.source.wrapping_mul(done));
+        self.last = self.last.wrapping_offset(rest);
     }
 
-    /// Rows of a few blocks, whose masks are made once.
+    /// Rows of a few blocks, whose masks are made once. One phase after the other: what each needs stays in registers.
     #[inline(always)]
-    unsafe fn narrow<R: Access<T>, W: Windows<R, P>, const P: usize>(&mut self, mut windows: W)
+    unsafe fn narrow<R: Access<T>, W: Windows<R, P> + Copy, const P: usize>(&mut self, windows: [W; 2])
     where
         T: Element<Compute = R::Number>,
     {
         let (Rows { count, source, target }, width, start) = (self.rows.rows, self.rows.count, self.rows.start);
-        let planes = self.rows.planes;
+        let (planes, phases) = (self.rows.planes, self.rows.phases);
         let lines = [self.target as usize, target as usize, planes.target as usize, width * size_of::<T>()]
             .iter()
             .all(|n| n.is_multiple_of(LINE));
@@ -261,35 +279,42 @@ impl<'a, 'b, T: Element> Writer<'a, 'b, T> {
             // SAFETY: as above.
             masks[block] = unsafe { W::masks(start + block as isize * step, inside) };
         }
-        let (source_rest, target_rest) = self.to_next_plane();
-        for _ in 0..planes.count {
-            for _ in 0..count {
-                // SAFETY: the promise of `write`.
-                unsafe {
-                    if streamed == 0 {
-                        // Rows so short are no stream that the processor would see coming.
-                        R::prefetch(self.target.wrapping_byte_offset(soon).cast());
-                    }
-                    let mut current = windows.at_edge(start, masks[0]);
-                    for block in 0..blocks {
-                        let column = start + (block as isize + 1) * step;
-                        let next = windows.at_edge(column, masks[block + 1]);
-                        let values = windows.outputs(&current, &next);
-                        if whole {
-                            for p in 0..P {
-                                values[p].store(self.target.add(block * full + p * R::LANES));
-                            }
-                        } else {
-                            self.store(values, block * full, width, streamed);
+        let first = self.target;
+        for phase in 0..phases {
+            let (count, target) = ((count + phases - 1 - phase) / phases, target.wrapping_mul(phases as isize));
+            let source_rest = planes.source.wrapping_sub(source.wrapping_mul(count as isize));
+            let target_rest = planes.target.wrapping_sub(target.wrapping_mul(count as isize));
+            let mut windows = windows[phase];
+            self.target = first.wrapping_byte_offset(self.rows.rows.target.wrapping_mul(phase as isize));
+            for _ in 0..planes.count {
+                for _ in 0..count {
+                    // SAFETY: the promise of `write`.
+                    unsafe {
+                        if streamed == 0 {
+                            // Rows so short are no stream that the processor would see coming.
+                            R::prefetch(self.target.wrapping_byte_offset(soon).cast());
                         }
-                        current = next;
+                        let mut current = windows.at_edge(start, masks[0]);
+                        for block in 0..blocks {
+                            let column = start + (block as isize + 1) * step;
+                            let next = windows.at_edge(column, masks[block + 1]);
+                            let values = windows.outputs(&current, &next);
+                            if whole {
+                                for p in 0..P {
+                                    values[p].store(self.target.add(block * full + p * R::LANES));
+                                }
+                            } else {
+                                self.store(values, block * full, width, streamed);
+                            }
+                            current = next;
+                        }
                     }
+                    windows.advance(source);
+                    self.target = self.target.wrapping_byte_offset(target);
                 }
-                windows.advance(source);
-                self.target = self.target.wrapping_byte_offset(target);
+                windows.advance(source_rest);
+                self.target = self.target.wrapping_byte_offset(target_rest);
             }
-            windows.advance(source_rest);
-            self.target = self.target.wrapping_byte_offset(target_rest);
         }
     }
 
@@ -313,33 +338,54 @@ impl<'a, 'b, T: Element> Writer<'a, 'b, T> {
         }
     }
 
-    /// `B` blocks inside, from output `q` on.
+    /// Asks for some columns of the rows that will be read soon.
     #[inline(always)]
-    unsafe fn blocks<R: Access<T>, W: Windows<R, P>, const P: usize, const B: usize>(
+    fn ask<R: Access<T>>(&self, column: isize, rows: usize, columns: usize)
+    where
+        T: Element<Compute = R::Number>,
+    {
+        // Where nothing is to come, the line at hand is asked for: a branch would cost more.
+        let ahead = self.rows.ahead.unwrap_or(Ahead::NONE);
+        let soon = self.last.wrapping_offset(column * size_of::<T>() as isize);
+        for line in 0..(columns * size_of::<T>()).div_ceil(LINE) {
+            ahead.ask::<R>(soon.wrapping_add(line * LINE), rows);
+        }
+    }
+
+    /// `count` blocks inside, from output `q` on, `B` at a time; what is left of them is left. All choices are made
+    /// outside of the loop, which is so short that branches would be most of it.
+    #[inline(always)]
+    unsafe fn inside<R: Access<T>, W: Windows<R, P>, const P: usize, const B: usize, const STREAMS: bool>(
         &self,
         windows: &W,
-        current: &mut W::Registers,
-        column: usize,
-        q: usize,
-        streams: bool,
-    ) where
+        (current, column, q): (&mut W::Registers, &mut isize, &mut usize),
+        mut count: usize,
+    ) -> usize
+    where
         T: Element<Compute = R::Number>,
     {
         // SAFETY: the promise of `write`.
         unsafe {
-            let values = windows.steps::<B>(current, column);
-            for block in 0..B {
-                for p in 0..P {
-                    let place = self.target.add(q + (block * P + p) * R::LANES);
-                    if streams { values[block][p].stream(place) } else { values[block][p].store(place) }
+            while count >= B {
+                self.ask::<R>(*column, W::STEP, B * W::STEP * R::LANES);
+                let values = windows.steps::<B>(current, *column as usize);
+                for block in 0..B {
+                    for p in 0..P {
+                        let place = self.target.add(*q + (block * P + p) * R::LANES);
+                        if STREAMS { values[block][p].stream(place) } else { values[block][p].store(place) }
+                    }
                 }
+                *column += (B * W::STEP * R::LANES) as isize;
+                *q += B * P * R::LANES;
+                count -= B;
             }
         }
+        count
     }
 
-    /// Lines are streamed whole; what stands before the first is written as a row of its own.
+    /// Lines are streamed whole; what stands before the first is a part of its own.
     #[inline(always)]
-    unsafe fn row<R: Access<T>, W: Windows<R, P>, const P: usize>(&self, windows: &W)
+    unsafe fn parts<R: Access<T>, W: Windows<R, P>, const P: usize>(&self) -> [Part<W::Masks>; 2]
     where
         T: Element<Compute = R::Number>,
     {
@@ -347,75 +393,134 @@ impl<'a, 'b, T: Element> Writer<'a, 'b, T> {
         let misaligned = self.target as usize % LINE;
         let head = (LINE - misaligned) % LINE / size;
         let streaming = self.rows.streaming && misaligned.is_multiple_of(size) && head.is_multiple_of(P);
-        let (mut start, mut end, mut streamed) = (0, count, 0);
-        if streaming && head < count {
-            // The last line is not streamed whole: stores to it would wait for it.
-            R::prefetch(self.target.wrapping_add(count).cast());
-            streamed = head + (count - head) * size / LINE * LINE / size;
-            end = if head == 0 { count } else { head };
-        }
-        // One place where the loop is compiled, run at most twice.
-        while start < count {
-            // SAFETY: the promise of `write`.
-            unsafe { self.part(windows, start..end, if end == count { streamed } else { 0 }) };
-            (start, end) = (end, count);
+        // SAFETY: the register exists.
+        unsafe {
+            if !streaming || head >= count {
+                return [Part::new::<T, R, W, P>(self.rows, 0..count, 0); 2];
+            }
+            let streamed = head + (count - head) * size / LINE * LINE / size;
+            let rest = Part::new::<T, R, W, P>(self.rows, head..count, streamed);
+            [if head == 0 { rest } else { Part::new::<T, R, W, P>(self.rows, 0..head, 0) }, rest]
         }
     }
 
-    /// Some outputs, streamed below `streamed`.
+    /// Writes a part of a row.
     #[inline(always)]
-    unsafe fn part<R: Access<T>, W: Windows<R, P>, const P: usize>(
-        &self,
-        windows: &W,
-        outputs: Range<usize>,
-        streamed: usize,
-    ) where
+    unsafe fn part<R: Access<T>, W: Windows<R, P>, const P: usize>(&self, windows: &W, part: &Part<W::Masks>)
+    where
         T: Element<Compute = R::Number>,
     {
-        let Range { start: mut q, end } = outputs;
         let (full, step) = (P * R::LANES, (W::STEP * R::LANES) as isize);
         // Blocks that fill a line, which is then written back to back, and the lines they are summed from.
         let at_once = const {
             let bytes = P * R::LANES * size_of::<T>();
+            let read = W::STEP * R::LANES * size_of::<T>();
+            let bytes = if read < bytes { read } else { bytes };
             let at_least = W::AT_ONCE;
             if bytes * at_least < LINE { LINE / bytes } else { at_least }
         };
-        let read = (at_once * W::STEP * R::LANES * size_of::<T>()).div_ceil(LINE);
-        let inside = self.rows.inside as isize;
-        let mut column = self.rows.start + (q / P * W::STEP) as isize;
+        let Part { mut column, mut q, end, streamed, .. } = *part;
+        let streams = q < streamed;
         // SAFETY: the promise of `write`; loads stay inside, stores below `end`.
         unsafe {
-            let mut current = windows.at_edge(column, W::masks(column, inside));
+            if streams {
+                // The last line is not streamed whole: stores to it would wait for it.
+                R::prefetch(self.target.wrapping_add(end).cast());
+            }
+            self.ask::<R>(column, W::STEP, W::STEP * R::LANES);
+            let mut current = windows.at_edge(column, part.first);
             column += step;
-            while q < end {
-                let streams = q < streamed;
-                let limit = if streams { streamed } else { end };
-                // Blocks that neither reach over an edge nor need another kind of store.
-                let reachable = usize::try_from(inside - column).unwrap_or(0) / (W::STEP * R::LANES);
-                let blocks = if column < 0 { 0 } else { reachable.min((limit - q) / full) };
-                let mut left = blocks;
-                while left >= at_once {
-                    if let Some(ahead) = self.rows.ahead {
-                        let column = self.last.wrapping_offset(column * size_of::<T>() as isize);
-                        for line in 0..read {
-                            ahead.ask::<R>(column.wrapping_add(line * LINE));
-                        }
-                    }
-                    // One of these is compiled: the number of blocks is a constant.
-                    match at_once {
-                        1 => self.blocks::<R, W, P, 1>(windows, &mut current, column as usize, q, streams),
-                        2 => self.blocks::<R, W, P, 2>(windows, &mut current, column as usize, q, streams),
-                        _ => self.blocks::<R, W, P, 4>(windows, &mut current, column as usize, q, streams),
-                    }
-                    column += at_once as isize * step;
-                    q += at_once * full;
-                    left -= at_once;
-                }
-                for _ in 0..left.max(usize::from(blocks == 0)) {
-                    let next = windows.at_edge(column, W::masks(column, inside));
+            // One place where the edges are compiled.
+            let mut inside = part.inside;
+            let mut edges = part.before;
+            loop {
+                for edge in 0..edges {
+                    let masks = match part.after.get(edge) {
+                        Some(&masks) if inside == 0 => masks,
+                        _ => W::masks(column, self.rows.inside as isize),
+                    };
+                    self.ask::<R>(column, W::STEP, W::STEP * R::LANES);
+                    let next = windows.at_edge(column, masks);
                     self.store(windows.outputs(&current, &next), q, end, streamed);
                     (current, q, column) = (next, q + full, column + step);
                 }
+                if q >= end {
+                    return;
+                }
+                // One of these is compiled: the number of blocks is a constant.
+                let state = (&mut current, &mut column, &mut q);
+                inside = match (at_once, streams) {
+                    (1, false) => self.inside::<R, W, P, 1, false>(windows, state, inside),
+                    (1, true) => self.inside::<R, W, P, 1, true>(windows, state, inside),
+                    (2, false) => self.inside::<R, W, P, 2, false>(windows, state, inside),
+                    (2, true) => self.inside::<R, W, P, 2, true>(windows, state, inside),
+                    (_, false) => self.inside::<R, W, P, 4, false>(windows, state, inside),
+                    (_, true) => self.inside::<R, W, P, 4, true>(windows, state, inside),
+                };
+                // What is left are parts of lines.
+                if at_once > 1 {
+                    inside = self.inside::<R, W, P, 1, false>(windows, (&mut current, &mut column, &mut q), inside);
+                }
+                edges = (end - q).div_ceil(full);
+            }
+        }
+    }
+}
+
+/// Outputs of a row that are written in one go, and what is known of them before the first row.
+#[derive(Clone, Copy)]
+struct Part<M> {
+    /// The first output.
+    q: usize,
+    /// Where they end.
+    end: usize,
+    /// Below this they are streamed.
+    streamed: usize,
+    /// Where the first register starts.
+    column: isize,
+    /// Its places inside.
+    first: M,
+    /// Blocks whose registers reach over the edge, before those inside.
+    before: usize,
+    /// Blocks of registers inside, all stored alike.
+    inside: usize,
+    /// The places inside of the registers after those.
+    after: [M; 3],
+}
+
+impl<M: Copy> Part<M> {
+    /// # Safety
+    /// The register's level was detected.
+    #[inline(always)]
+    unsafe fn new<T, R, W, const P: usize>(rows: &ShortRows<'_, T>, outputs: Range<usize>, streamed: usize) -> Self
+    where
+        T: Element<Compute = R::Number>,
+        R: Access<T>,
+        W: Windows<R, P, Masks = M>,
+    {
+        let (q, end, full, step) = (outputs.start, outputs.end, P * R::LANES, (W::STEP * R::LANES) as isize);
+        let (column, columns) = (rows.start + (q / P * W::STEP) as isize, rows.inside as isize);
+        let limit = if q < streamed { streamed } else { end };
+        let blocks = ((limit - q) / full) as isize;
+        // Each block ends with the register that the next starts with.
+        let before = ((-column + step - 1).div_euclid(step) - 1).clamp(0, blocks);
+        let inside = ((columns - column).div_euclid(step) - 1 - before).clamp(0, blocks - before);
+        // Without such blocks all are alike.
+        let before = if inside == 0 { 0 } else { before };
+        let after = column + (1 + before + inside) * step;
+        // SAFETY: the caller's promise.
+        unsafe {
+            let masks =
+                [W::masks(after, columns), W::masks(after + step, columns), W::masks(after + 2 * step, columns)];
+            Part {
+                q,
+                end,
+                streamed,
+                column,
+                first: W::masks(column, columns),
+                before: before as usize,
+                inside: inside as usize,
+                after: masks,
             }
         }
     }

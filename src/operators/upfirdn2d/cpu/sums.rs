@@ -300,15 +300,19 @@ pub unsafe fn write<S, D, R>(
         with_sum!(sources, taps, sum, BLOCK => for _ in 0..rows.count {
             match stores {
                 Stores::CachedAhead(ahead) => {
-                    cached::<D, R, _, BLOCK>(&sum, target, count, Some((last, ahead)), size_of::<S>());
+                    cached::<D, R, _, BLOCK>(&sum, target, count, Some((last, ahead, size_of::<S>())));
                 }
                 Stores::Streamed if R::STREAMS => {
                     // The last line is not streamed whole: stores to it would wait for it.
                     R::prefetch(target.wrapping_add(count).cast());
                     streamed::<D, R, BLOCK>(&sum, target, count);
                 }
+                Stores::CachedSoon => {
+                    let soon = Ahead { first: rows.target, step: 0 };
+                    cached::<D, R, _, BLOCK>(&sum, target, count, Some((target.cast(), soon, size_of::<D>())));
+                }
                 _ => {
-                    cached::<D, R, _, BLOCK>(&sum, target, count, None, 0);
+                    cached::<D, R, _, BLOCK>(&sum, target, count, None);
                 }
             }
             sum.advance(rows.source);
@@ -324,8 +328,7 @@ unsafe fn cached<D, R, S, const BLOCK: usize>(
     sum: &S,
     target: *mut D,
     count: usize,
-    ahead: Option<(*const u8, Ahead)>,
-    size: usize,
+    ahead: Option<(*const u8, Ahead, usize)>,
 ) where
     D: Element<Compute = R::Number>,
     R: Access<D>,
@@ -335,8 +338,8 @@ unsafe fn cached<D, R, S, const BLOCK: usize>(
     // SAFETY: the promise of `write`; every access is to places below `count`.
     unsafe {
         while q + BLOCK * R::LANES <= count {
-            if let Some((last, ahead)) = ahead {
-                ahead.ask::<R>(last.wrapping_add(q * size));
+            if let Some((last, ahead, size)) = ahead {
+                ahead.ask::<R>(last.wrapping_add(q * size), 1);
             }
             let values = sum.block::<BLOCK>(q);
             for b in 0..BLOCK {
@@ -433,7 +436,7 @@ mod tests {
         for (terms, count, shift) in (0..=7).flat_map(|t| (0..70).map(move |c| (t, c, (t * 5 + c * 3) % 17))) {
             let sources: Vec<*const f32> = rows[..terms].iter().map(|row| row.as_ptr()).collect();
             let expected = |q: usize| (0..terms).map(|k| taps[k] * rows[k][q]).sum::<f32>();
-            let ahead = Ahead { first: 64, step: 64, rows: 2 };
+            let ahead = Ahead { first: 64, step: 64 };
             for stores in [Stores::Cached, Stores::CachedAhead(ahead), Stores::Streamed] {
                 let mut target = [f32::NAN; 120];
                 // SAFETY: the caller's promise; rows and the target are long enough.

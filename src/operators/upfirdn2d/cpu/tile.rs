@@ -53,7 +53,9 @@ pub struct Worker<'a, C> {
     runs: Runs<C>,
     /// How many rows a ring holds: at least as many as one output needs.
     ring: usize,
-    /// Whether all rows of a tile are held at once, so that loops run over many rows.
+    /// How many input rows are summed along x at once, if any.
+    at_once: usize,
+    /// Whether many rows are held at once, so that loops run over many rows.
     whole: bool,
     /// Input and output elements brought together, where theirs are not.
     pub gathered: *mut C,
@@ -69,14 +71,16 @@ impl<'a, C: Compute> Worker<'a, C> {
         let y = &geometry.y;
         // A power of two, so that finding a row's place takes no division.
         let ring = (y.most_taps().min(y.input).max(1) as usize).next_power_of_two();
-        let inputs = (plan.band as i64 * y.down / y.up + y.most_taps() + 1).min(y.input) as usize;
         let (prepared, output) = (strip.prepared_length(), strip.output_length());
+        // New input rows that are summed along x at once: with those that were, they stay in the first-level cache.
+        let at_once = (AT_ONCE_ELEMENTS / output).saturating_sub(y.most_taps() as usize);
         let (whole, prepared, rows) = match plan.order {
             Order::VerticalFirst if !strip.is_plain() => (false, prepared, strip.inside_length()),
             Order::VerticalFirst if plan.band * prepared <= WHOLE_ELEMENTS => (true, plan.band * prepared, 0),
             Order::VerticalFirst => (false, prepared, 0),
-            Order::HorizontalFirst if inputs * (prepared + output) <= WHOLE_ELEMENTS => {
-                (true, inputs * prepared, inputs * output)
+            Order::HorizontalFirst if at_once > 0 => {
+                let rows = at_once + y.most_taps() as usize + 1;
+                (true, rows * prepared, rows * output)
             }
             Order::HorizontalFirst => (false, prepared, ring * output),
             Order::Direct => (false, ring * prepared, 0),
@@ -103,6 +107,7 @@ impl<'a, C: Compute> Worker<'a, C> {
             rows,
             spare,
             ring,
+            at_once,
             whole,
             gathered,
         })
@@ -188,7 +193,11 @@ impl<'a, C: Compute> Worker<'a, C> {
 
     #[inline(always)]
     fn writing(&self) -> Stores {
-        if self.plan.streaming { Stores::Streamed } else { Stores::Cached }
+        match (self.plan.streaming, self.plan.ahead) {
+            (true, _) => Stores::Streamed,
+            (false, true) => Stores::CachedSoon,
+            (false, false) => Stores::Cached,
+        }
     }
 
     /// Some rows of the strip in a form; with these terms, from this place on.
@@ -196,7 +205,7 @@ impl<'a, C: Compute> Worker<'a, C> {
     fn short_rows<'s, T: Element<Compute = C>>(
         &self,
         form: Form,
-        (sources, taps): (&'s [*const T], RowTaps<'s, C>),
+        (sources, taps, phases): (&'s [*const T], RowTaps<'s, C>, usize),
         (target, rows, planes): (*mut T, Rows, Rows),
         ahead: Option<Ahead>,
     ) -> ShortRows<'s, T> {
@@ -205,6 +214,7 @@ impl<'a, C: Compute> Worker<'a, C> {
             start: self.strip.start(),
             inside: self.strip.inside_length(),
             sources,
+            phases,
             taps,
             target,
             count: self.strip.columns.len(),
@@ -250,7 +260,7 @@ impl<'a, C: Compute> Worker<'a, C> {
                     *source = if at == ZEROS { self.prepared as *const T } else { first.wrapping_byte_offset(at) };
                 }
                 let taps = RowTaps::Separable(&self.runs.taps[run.terms.clone()], self.terms.taps());
-                let terms = (&sources[..run.terms.len()], taps);
+                let terms = (&sources[..run.terms.len()], taps, run.phases);
                 if !R::write_short(&self.short_rows(form, terms, (target, run.rows, planes), ahead)) {
                     return false;
                 }
@@ -337,34 +347,47 @@ impl<'a, C: Compute> Worker<'a, C> {
     {
         let Some((_, along_y)) = &self.taps.separable else { return };
         let y = &self.plan.geometry.y;
-        let last = y.support(tile.rows.end as i64 - 1);
-        let top = y.support(tile.rows.start as i64).start.max(0);
-        let count = ((last.start + last.count).min(y.input) - top).max(0) as usize;
         let (length, width) = (self.strip.output_length(), self.strip.columns.len() * self.plan.pixel);
         let prepared = (self.strip.prepared_length() * size_of::<C>()) as isize;
         let pitch = (length * size_of::<C>()) as isize;
-        // SAFETY: the promise of `run`; there is room for every input row of a tile.
-        unsafe {
-            let rows = Rows { count, source: tile.source_row, target: prepared };
-            self.strip.split::<T, R>(self.source(tile, top), self.prepared, rows, self.reading(tile, 1));
-            let rows = Rows { count, source: prepared, target: pitch };
-            self.strip.write::<C, R>(&self.terms, self.rows, self.spare, rows, Stores::Cached);
-        }
         let mut sources: SmallVec<[*const C; 16]> = SmallVec::new();
         let mut taps: SmallVec<[C; 16]> = SmallVec::new();
-        for run in runs(y, &tile.rows) {
-            let (inputs, mut tap) = rows_inside(y, run.support);
-            sources.clear();
-            taps.clear();
-            for input in inputs {
-                sources.push(self.rows.wrapping_add((input - top) as usize * length));
-                taps.push(along_y[tap]);
-                tap += y.up as usize;
+        // The input rows that are summed along x, the first of them at the start of the memory.
+        let mut summed = 0..0;
+        let at_once = ((self.at_once as i64 * y.up / y.down) as usize).max(1);
+        for first in tile.rows.clone().step_by(at_once) {
+            let rows = first..(first + at_once).min(tile.rows.end);
+            let last = y.support(rows.end as i64 - 1);
+            let (top, bottom) = (y.support(first as i64).start.max(0), (last.start + last.count).min(y.input));
+            // SAFETY: the promise of `run`; there is room for as many rows as these outputs need.
+            unsafe {
+                let kept = top.min(summed.end)..summed.end;
+                let from = self.rows.add((kept.start - summed.start) as usize * length);
+                self.rows.copy_from(from, (kept.end - kept.start) as usize * length);
+                let start = if kept.is_empty() { top } else { kept.start };
+                summed = start..bottom.max(start);
+                let new = summed.start.max(kept.end)..summed.end;
+                let count = (new.end - new.start).max(0) as usize;
+                let split = Rows { count, source: tile.source_row, target: prepared };
+                self.strip.split::<T, R>(self.source(tile, new.start), self.prepared, split, self.reading(tile, 1));
+                let target = self.rows.add((new.start - summed.start) as usize * length);
+                let write = Rows { count, source: prepared, target: pitch };
+                self.strip.write::<C, R>(&self.terms, target, self.spare, write, Stores::Cached);
             }
-            let (source, target) = (run.inputs as isize * pitch, run.outputs as isize * tile.target_row);
-            let (rows, place) = (Rows { count: run.count, source, target }, self.target(tile, run.first));
-            // SAFETY: as above.
-            unsafe { <R as Sums<C, T>>::write(&sources, &taps, place, width, rows, self.writing()) };
+            for run in runs(y, &rows) {
+                let (inputs, mut tap) = rows_inside(y, run.support);
+                sources.clear();
+                taps.clear();
+                for input in inputs {
+                    sources.push(self.rows.wrapping_add((input - summed.start) as usize * length));
+                    taps.push(along_y[tap]);
+                    tap += y.up as usize;
+                }
+                let (source, target) = (run.inputs as isize * pitch, run.outputs as isize * tile.target_row);
+                let (rows, place) = (Rows { count: run.count, source, target }, self.target(tile, run.first));
+                // SAFETY: as above.
+                unsafe { <R as Sums<C, T>>::write(&sources, &taps, place, width, rows, self.writing()) };
+            }
         }
     }
 
@@ -425,7 +448,7 @@ impl<'a, C: Compute> Worker<'a, C> {
             if let (Some(form), true) = (self.form, inputs.end - inputs.start == y.taps) {
                 sources.clear();
                 sources.extend(inputs.clone().map(|input| self.source(tile, input)));
-                let terms = (&sources[..], RowTaps::Direct(&self.taps.full));
+                let terms = (&sources[..], RowTaps::Direct(&self.taps.full), 1);
                 let short = self.short_rows(form, terms, (self.target(tile, row), Rows::ONE, Rows::ONE), ahead);
                 // SAFETY: the promise of `run`.
                 if unsafe { R::write_short(&short) } {

@@ -56,12 +56,84 @@ fn places_inside(column: isize, inside: isize, lanes: usize) -> (usize, usize) {
     ((-column).clamp(0, to) as usize, to as usize)
 }
 
+/// Whether the outputs of `P` phases are summed in pairs, in the target's order from the start.
+const fn in_pairs<R: Register>(phases: usize, terms: usize) -> bool {
+    phases == 2 && terms <= R::PAIRS
+}
+
+/// The taps of `P` phases of `N` terms, in each register the same or in pairs.
+///
+/// # Safety
+/// The register's level was detected.
+#[inline(always)]
+pub unsafe fn taps_along_x<R: Register, const P: usize, const N: usize>(along_x: &[R::Number]) -> [[R; N]; P] {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let mut taps = [[R::splat(along_x[0]); N]; P];
+        for n in 0..N {
+            let mut phases = [taps[0][0]; P];
+            for p in 0..P {
+                phases[p] = R::splat(along_x[p * N + n]);
+            }
+            if in_pairs::<R>(P, N) {
+                phases = R::interleave::<P>(phases);
+            }
+            for p in 0..P {
+                taps[p][n] = phases[p];
+            }
+        }
+        taps
+    }
+}
+
 /// Rows summed along y.
+#[derive(Clone, Copy)]
 pub struct Separable<R, S, const P: usize, const STEP: usize, const N: usize, const SECOND: usize> {
     /// The sum along y.
     pub sum: S,
     /// Taps along x of each phase.
     pub taps: [[R; N]; P],
+}
+
+impl<R: Register, S, const P: usize, const STEP: usize, const N: usize, const SECOND: usize>
+    Separable<R, S, P, STEP, N, SECOND>
+{
+    /// The outputs of `B` steps, of which the first starts at `current`, in the target's order. The steps take turns:
+    /// each sum waits for its last product, and the others are computed meanwhile.
+    #[inline(always)]
+    fn sums_along_x<const B: usize>(&self, current: &[R; STEP], next: &[[R; STEP]; B]) -> [[R; P]; B] {
+        let mut values = [[current[0]; P]; B];
+        for n in 0..N {
+            for b in 0..B {
+                let from = if b == 0 { current } else { &next[b - 1] };
+                if in_pairs::<R>(P, N) {
+                    let windows = from[0].pairs(next[b][0], n, SECOND);
+                    for p in 0..P {
+                        values[b][p] = match n {
+                            0 => windows[p].mul(self.taps[0][0]),
+                            _ => windows[p].multiply_add(self.taps[0][n], values[b][p]),
+                        };
+                    }
+                    continue;
+                }
+                for p in 0..P {
+                    let column = p * SECOND + n;
+                    let (stream, shift) = (column % STEP, column / STEP);
+                    let window = from[stream].shift(next[b][stream], shift);
+                    values[b][p] = match n {
+                        0 => window.mul(self.taps[p][0]),
+                        _ => window.multiply_add(self.taps[p][n], values[b][p]),
+                    };
+                }
+            }
+        }
+        if P > 1 && !in_pairs::<R>(P, N) {
+            for b in 0..B {
+                values[b] = R::interleave::<P>(values[b]);
+            }
+        }
+        values
+    }
 }
 
 impl<R: Register, S: Sum<R>, const P: usize, const STEP: usize, const N: usize, const SECOND: usize> Windows<R, P>
@@ -70,7 +142,8 @@ impl<R: Register, S: Sum<R>, const P: usize, const STEP: usize, const N: usize, 
     type Registers = [R; STEP];
     type Masks = [S::Mask; STEP];
     const STEP: usize = STEP;
-    const AT_ONCE: usize = 1;
+    // Long sums wait for themselves.
+    const AT_ONCE: usize = if N > 4 { 2 } else { 1 };
 
     #[inline(always)]
     unsafe fn inside(&self, column: usize) -> [R; STEP] {
@@ -106,30 +179,36 @@ impl<R: Register, S: Sum<R>, const P: usize, const STEP: usize, const N: usize, 
 
     #[inline(always)]
     fn outputs(&self, current: &[R; STEP], next: &[R; STEP]) -> [R; P] {
-        let mut values = [current[0]; P];
-        for p in 0..P {
-            for n in 0..N {
-                let column = p * SECOND + n;
-                let (stream, shift) = (column % STEP, column / STEP);
-                let window = current[stream].shift(next[stream], shift);
-                values[p] = match n {
-                    0 => window.mul(self.taps[p][0]),
-                    _ => window.multiply_add(self.taps[p][n], values[p]),
-                };
-            }
-        }
-        if P == 1 { values } else { R::interleave::<P>(values) }
+        let [values] = self.sums_along_x(current, &[*next]);
+        values
     }
 
     #[inline(always)]
     unsafe fn steps<const B: usize>(&self, current: &mut [R; STEP], column: usize) -> [[R; P]; B] {
-        let mut values = [[current[0]; P]; B];
-        for b in 0..B {
-            // SAFETY: the caller's promise.
-            let next = unsafe { self.inside(column + b * STEP * R::LANES) };
-            values[b] = self.outputs(current, &next);
-            *current = next;
+        let mut next = [*current; B];
+        // SAFETY: the caller's promise.
+        unsafe {
+            if STEP == 1 {
+                let sums = self.sum.block::<B>(column);
+                for b in 0..B {
+                    next[b][0] = sums[b];
+                }
+            } else if STEP * B == 4 {
+                let sums = self.sum.block::<4>(column);
+                for b in 0..B {
+                    for s in 0..STEP {
+                        next[b][s] = sums[b * STEP + s];
+                    }
+                    next[b] = R::deinterleave::<STEP>(next[b]);
+                }
+            } else {
+                for b in 0..B {
+                    next[b] = self.inside(column + b * STEP * R::LANES);
+                }
+            }
         }
+        let values = self.sums_along_x(current, &next);
+        *current = next[B - 1];
         values
     }
 
@@ -140,6 +219,7 @@ impl<R: Register, S: Sum<R>, const P: usize, const STEP: usize, const N: usize, 
 }
 
 /// `M` rows as they are, with `N` taps each.
+#[derive(Clone, Copy)]
 pub struct Direct<T, R, const M: usize, const N: usize> {
     sources: [*const T; M],
     taps: [[R; N]; M],
