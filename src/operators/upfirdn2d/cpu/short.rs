@@ -124,8 +124,8 @@ where
     T: Element<Compute = R::Number>,
     R: Access<T>,
 {
-    // Half-precision numbers that fill so little of a line are better widened once.
-    if R::LANES * size_of::<T>() < LINE / 2 {
+    // Half-precision numbers that fill so little of a line are better widened once, where each is read often.
+    if R::LANES * size_of::<T>() < LINE / 2 && rows.form != Form::Down4 {
         return false;
     }
     // SAFETY: the caller's promise, handed on.
@@ -170,10 +170,11 @@ where
             let second = N * (rows.phases - 1);
             let first = Few::<T, R, N>::new(rows.sources, along_y).staying_at(rows.zeros);
             let second = Few::<T, R, N>::new(&rows.sources[second..], &along_y[second..]).staying_at(rows.zeros);
-            Writer::new(rows).all([first, second].map(|sum| Separable::<R, _, P, STEP, N, SECOND> { sum, taps }));
+            let second = Separable::<R, _, P, STEP, N, SECOND> { sum: second, taps };
+            Writer::new(rows).all([Separable { sum: first, taps }, second]);
         } else {
             let sum = Many::<T, R> { sources: rows.sources, taps: along_y, moved: 0 };
-            Writer::new(rows).all([sum; 2].map(|sum| Separable::<R, _, P, STEP, N, SECOND> { sum, taps }));
+            Writer::new(rows).all([Separable::<R, _, P, STEP, N, SECOND> { sum, taps }; 2]);
         }
     }
     true
@@ -457,10 +458,12 @@ impl<'a, 'b, T: Element> Writer<'a, 'b, T> {
                     (_, false) => self.inside::<R, W, P, 4, false>(windows, state, inside),
                     (_, true) => self.inside::<R, W, P, 4, true>(windows, state, inside),
                 };
-                // What is left are parts of lines.
-                if at_once > 1 {
-                    inside = self.inside::<R, W, P, 1, false>(windows, (&mut current, &mut column, &mut q), inside);
-                }
+                let state = (&mut current, &mut column, &mut q);
+                inside = match (at_once, streams) {
+                    (1, _) => 0,
+                    (_, false) => self.inside::<R, W, P, 1, false>(windows, state, inside),
+                    (_, true) => self.inside::<R, W, P, 1, true>(windows, state, inside),
+                };
                 edges = (end - q).div_ceil(full);
             }
         }

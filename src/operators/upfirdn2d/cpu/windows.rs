@@ -14,12 +14,6 @@ pub trait Windows<R: Register, const P: usize> {
     /// How many steps at once keep the processor busy.
     const AT_ONCE: usize;
 
-    /// The registers from a column on.
-    ///
-    /// # Safety
-    /// All their columns are inside.
-    unsafe fn inside(&self, column: usize) -> Self::Registers;
-
     /// Which of their places are inside.
     type Masks: Copy;
 
@@ -146,13 +140,6 @@ impl<R: Register, S: Sum<R>, const P: usize, const STEP: usize, const N: usize, 
     const AT_ONCE: usize = if N > 4 { 2 } else { 1 };
 
     #[inline(always)]
-    unsafe fn inside(&self, column: usize) -> [R; STEP] {
-        // SAFETY: the caller's promise.
-        let sums = unsafe { self.sum.block::<STEP>(column) };
-        if STEP == 1 { sums } else { R::deinterleave::<STEP>(sums) }
-    }
-
-    #[inline(always)]
     unsafe fn masks(column: isize, inside: isize) -> [S::Mask; STEP] {
         // SAFETY: the caller's promise.
         unsafe {
@@ -203,7 +190,7 @@ impl<R: Register, S: Sum<R>, const P: usize, const STEP: usize, const N: usize, 
                 }
             } else {
                 for b in 0..B {
-                    next[b] = self.inside(column + b * STEP * R::LANES);
+                    next[b] = R::deinterleave::<STEP>(self.sum.block::<STEP>(column + b * STEP * R::LANES));
                 }
             }
         }
@@ -259,18 +246,6 @@ where
     const STEP: usize = 1;
     // One output is a long chain of sums, each waiting for the one before.
     const AT_ONCE: usize = 4;
-
-    #[inline(always)]
-    unsafe fn inside(&self, column: usize) -> [R; M] {
-        // SAFETY: the caller's promise.
-        unsafe {
-            let mut rows = [R::load(self.sources[0].add(column)); M];
-            for m in 1..M {
-                rows[m] = R::load(self.sources[m].add(column));
-            }
-            rows
-        }
-    }
 
     #[inline(always)]
     unsafe fn masks(column: isize, inside: isize) -> R::Mask {
