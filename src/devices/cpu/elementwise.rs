@@ -16,9 +16,10 @@ use crate::devices::cpu::walk::Walk;
 pub const PIECE: usize = 512;
 
 /// Whether results of a call that moves so many bytes should bypass the caches: lines that are in no
-/// cache need not be fetched before they are overwritten.
+/// cache need not be fetched before they are overwritten. Up to the size of the last-level cache, which
+/// holds both sides, plain stores are faster.
 pub fn is_streaming(bytes: usize) -> bool {
-    bytes > last_level_cache() / 4 * 3
+    bytes > last_level_cache()
 }
 
 /// Writes `formula` of the inputs' elements to the output. All have the output's shape (a broadcast
