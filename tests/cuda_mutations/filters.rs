@@ -71,8 +71,8 @@ impl Filter {
         args
     }
 
-    /// The outputs by the definition, padding left out: what the CPU promises for filters of finite taps alone.
-    fn by_definition(&self, x: &[f64], taps: &[f64]) -> Vec<f64> {
+    /// Visits every product of the definition in one plane, padding left out: output, tap and sample by their places.
+    fn for_each_product(&self, mut visit: impl FnMut(usize, usize, usize)) {
         let Filter { shape, up, down, pad, .. } = *self;
         let [.., height, width] = shape.map(|size| size as i64);
         let [taps_y, taps_x] = self.taps.map(|size| size as i64);
@@ -84,23 +84,34 @@ impl Filter {
             let position = output * down[axis] + tap - pad[axis][0];
             (position >= 0 && position % up[axis] == 0 && position / up[axis] < samples).then(|| position / up[axis])
         };
-        let mut outputs = Vec::new();
-        for plane in x.chunks((height * width) as usize) {
-            for y in 0..size(height, taps_y, 0) {
-                for x in 0..size(width, taps_x, 1) {
-                    let mut sum = 0.0;
-                    for tap in 0..taps_y * taps_x {
-                        let (tap_y, tap_x) = (tap / taps_x, tap % taps_x);
-                        let place = if self.flip { tap } else { taps_y * taps_x - 1 - tap };
-                        if let (Some(row), Some(column)) = (meets(y, tap_y, 0, height), meets(x, tap_x, 1, width)) {
-                            sum += plane[(row * width + column) as usize] * taps[place as usize];
-                        }
-                    }
-                    outputs.push(1.5 * sum);
+        let columns = size(width, taps_x, 1);
+        for output in 0..size(height, taps_y, 0) * columns {
+            for tap in 0..taps_y * taps_x {
+                let row = meets(output / columns, tap / taps_x, 0, height);
+                let column = meets(output % columns, tap % taps_x, 1, width);
+                if let (Some(row), Some(column)) = (row, column) {
+                    let place = if self.flip { tap } else { taps_y * taps_x - 1 - tap };
+                    visit(output as usize, place as usize, (row * width + column) as usize);
                 }
             }
         }
-        outputs
+    }
+
+    /// The outputs, as many in a plane: what the CPU promises for filters of finite taps alone.
+    fn outputs(&self, x: &[f64], taps: &[f64], in_plane: usize) -> Vec<f64> {
+        let of_plane = |plane: &[f64]| {
+            let mut sums = vec![0.0; in_plane];
+            self.for_each_product(|output, tap, sample| sums[output] += plane[sample] * taps[tap]);
+            sums.into_iter().map(|sum| 1.5 * sum)
+        };
+        x.chunks(self.shape[2] * self.shape[3]).flat_map(of_plane).collect()
+    }
+
+    /// The gradient of the taps of one plane: what the CPU promises for finite samples and gradients alone.
+    fn kernel_gradient(&self, x: &[f64], dy: &[f64]) -> Vec<f64> {
+        let mut sums = vec![0.0; self.taps.iter().product()];
+        self.for_each_product(|output, tap, sample| sums[tap] += x[sample] * dy[output]);
+        sums.into_iter().map(|sum| 1.5 * sum).collect()
     }
 
     /// Forward, and both gradients where the filter is finite.
@@ -109,7 +120,8 @@ impl Filter {
         let mut forward = Case::new("UpFirDn2d", vec![Some(x.clone()), Some(k.clone())], self.args());
         if kind == Taps::Infinite {
             let [x, k] = [&x[0], &k[0]].map(|tensor| tensor.to_f64_vec().unwrap());
-            let outputs = self.by_definition(&x, &k);
+            let in_plane = forward.expected[0].len() / (self.shape[0] * self.shape[1]);
+            let outputs = self.outputs(&x, &k, in_plane);
             forward.expected = vec![tensor(&[outputs.len()], &outputs, dtype).to_f64_vec().unwrap()];
             return vec![forward];
         }
@@ -141,6 +153,7 @@ fn of_any_factors() -> Vec<Filter> {
         Filter { down: [1, 1 << 30], ..Filter::new([2, 3, 9, 9], 3, 2, 1) },
         Filter { down: [1 << 30, 2], ..Filter::new([2, 3, 9, 300], 3, 1, 1) },
         Filter { down: [1 << 30, 1], pad: cropped, ..Filter::new([2, 4, 9, 300], 4, 2, 1) },
+        Filter { down: [1 << 30, 1], pad: [[1, 1], [1, 2]], ..Filter::new([1, 2, 5, 9], 3, 1, 1) },
         Filter { down: [1, 1 << 30], pad: [[2, 2]; 2], ..Filter::new([1, 2, 6, 7], 2, 3, 1) },
         Filter { down: [1, 1 << 30], pad: [[2, 2], [1, 2]], ..Filter::new([1, 2, 6, 7], 2, 3, 1) },
     ]
@@ -150,6 +163,12 @@ fn of_any_factors() -> Vec<Filter> {
 fn of_long_steps() -> Vec<Filter> {
     // Ever larger steps, so ever smaller tiles.
     let mut kinds = [4, 6, 10, 16].map(|down| Filter::new([1, 2, 40, 50], 3, 1, down)).to_vec();
+    kinds.push(Filter::new([1, 2, 40, 320], 3, 1, 16));
+    // Rows of the window longer than one warp and longer than three.
+    for down in [40, 100] {
+        let pad = [[1, 1], [2, 40]];
+        kinds.push(Filter { taps: [2, 3], down: [1, down], pad, ..Filter::new([1, 2, 5, 150], 3, 1, 1) });
+    }
     // Few outputs far apart: long rows of the window, which end and begin in each of the places that a thread reads.
     for width in [10, 40, 70, 100, 130, 170, 200, 232, 270] {
         for before in [2, 40, 100] {
@@ -236,6 +255,12 @@ pub fn filters_of_four_taps(dtype: DType) -> Vec<Case> {
     thoroughly([of_four_taps(), of_wide_tiles()].concat(), dtype)
 }
 
+/// Channels side by side, so many that a block has more pixels than threads for them.
+pub fn filters_of_many_channels(dtype: DType) -> Vec<Case> {
+    let filter = Filter::new([20, 64 / dtype.size(), 20, 16], 4, 1, 1);
+    [Taps::Outer, Taps::Full].into_iter().flat_map(|kind| filter.cases(Lay::ChannelsLast, kind, dtype, dtype)).collect()
+}
+
 /// Enough to reach every barrier: each filter in every layout with one kind of taps in turn.
 pub fn some_filters(dtype: DType) -> Vec<Case> {
     let mut cases = Vec::new();
@@ -287,16 +312,19 @@ fn infinities(dtype: DType) -> Vec<Case> {
                 (with_infinity(&filter.shape, is_last), dy.clone()),
                 (x.clone(), with_infinity(out[0].shape(), is_last)),
             ] {
+                let [samples, gradients] = [&x, &dy].map(|pair| pair[0].to_f64_vec().unwrap());
                 let inputs = vec![Some(x), Some(dy), Some(k.clone())];
-                cases.push(Case::new("UpFirDn2dKernelGradient", inputs, filter.args()));
+                let mut case = Case::new("UpFirDn2dKernelGradient", inputs, filter.args());
+                let expected = filter.kernel_gradient(&samples, &gradients);
+                case.expected = vec![tensor(&[expected.len()], &expected, dtype).to_f64_vec().unwrap()];
+                cases.push(case);
             }
         }
     }
     cases
 }
 
-/// Kernels of every type and of more taps than threads; and two that are the product of two factors but for a digit,
-/// with two largest taps: which of them the factors are taken by shows in the impulse response.
+/// Kernels of every type and of more taps than threads, and those whose factors show.
 pub fn taps_of_filters(dtype: DType) -> Vec<Case> {
     let mut cases = Vec::new();
     for tap_type in DType::ALL {
@@ -307,27 +335,50 @@ pub fn taps_of_filters(dtype: DType) -> Vec<Case> {
             }
         }
     }
-    let digit = if dtype.compute() == DType::Float64 { 2f64.powi(-52) } else { 2f64.powi(-23) };
-    for columns in [2, 300] {
-        for turned in [false, true] {
-            let row = |last: f64| [1.0].into_iter().chain(vec![last; columns - 1]);
-            let rows = [row(0.5), row(0.5 * (1.0 + digit))];
-            let numbers: Vec<f64> = if turned {
-                rows[0].clone().zip(rows[1].clone()).flat_map(|(a, b)| [a, b]).collect()
-            } else {
-                rows.into_iter().flatten().collect()
-            };
-            let size = if turned { [columns, 2] } else { [2, columns] };
-            let k = tensor(&size, &numbers, dtype.compute());
-            let reach = columns as i64 - 1;
-            let pad = if turned { [[reach; 2], [1; 2]] } else { [[1; 2], [reach; 2]] };
-            let filter = Filter { taps: size, pad, ..Filter::new([1, 1, 1, 1], 1, 1, 1) };
-            let x = pair_of(&filter.shape, Lay::RowMajor, dtype, |count| vec![1.0; count]);
-            let k = [k.clone(), copy(&k, GPU).unwrap()];
-            cases.push(Case::new("UpFirDn2d", vec![Some(x), Some(k)], filter.args()));
+    for rows in almost_products(dtype.compute()) {
+        let turned = (0..rows[0].len()).map(|x| rows.iter().map(|row| row[x]).collect()).collect();
+        for rows in [rows, turned] {
+            let backwards = rows.iter().rev().map(|row| row.iter().rev().copied().collect()).collect();
+            cases.extend([rows, backwards].map(|rows| impulse(&rows, dtype)));
         }
     }
     cases
+}
+
+/// Kernels that are the product of two factors but for a digit, so that it shows in the impulse response whether they
+/// are filtered by factors and which of two largest taps these are taken by.
+fn almost_products(compute: DType) -> Vec<Vec<Vec<f64>>> {
+    let is_double = compute == DType::Float64;
+    let next = 0.5 * (1.0 + if is_double { 2f64.powi(-52) } else { 2f64.powi(-23) });
+    let row = |columns: usize, largest: usize, others: f64| {
+        let mut row = vec![others; columns];
+        row[largest] = 1.0;
+        row
+    };
+    // Factors below the normal numbers lose digits: of them, not of whole kernels, so these are no products.
+    let (unit, whole) = if is_double { (f64::from_bits(1), 2f64.powi(50)) } else { (2f64.powi(-149), 2f64.powi(22)) };
+    let (small, odd) = (whole * unit, (whole - 1.0) / 3.0);
+    vec![
+        vec![row(2, 0, 0.5), row(2, 0, next)],
+        vec![row(300, 0, 0.5), row(300, 0, next)],
+        // The first of the largest taps is another thread's than the second, which has the lower number.
+        vec![row(255, 1, 0.5), row(255, 1, next)],
+        vec![vec![1.0, 0.0, 0.5], vec![1.0, 0.0, next]],
+        vec![vec![1.0, 0.5], vec![0.0, 0.0], vec![1.0, next]],
+        vec![vec![3.0, small], vec![3.0, small]],
+        vec![vec![3.0, 1.0], vec![3.0 * odd * unit, odd * unit]],
+    ]
+}
+
+/// A single sample, so that every output is one tap.
+fn impulse(rows: &[Vec<f64>], dtype: DType) -> Case {
+    let size = [rows.len(), rows[0].len()];
+    let pad = size.map(|size| [size as i64 - 1; 2]);
+    let filter = Filter { taps: size, pad, ..Filter::new([1, 1, 1, 1], 1, 1, 1) };
+    let x = pair_of(&filter.shape, Lay::RowMajor, dtype, |count| vec![1.0; count]);
+    let k = tensor(&size, &rows.concat(), dtype.compute());
+    let k = [k.clone(), copy(&k, GPU).unwrap()];
+    Case::new("UpFirDn2d", vec![Some(x), Some(k)], filter.args())
 }
 
 /// One of each kind whose last step is a kernel for all types, in the other types.

@@ -16,12 +16,13 @@ use std::time::{Duration, Instant};
 use cases::{Case, elementwise};
 use common::Cuda;
 use common::operands::{GPU, tensor};
+use filters::{
+    filters_of_any_factors, filters_of_four_taps, filters_of_many_channels, of_other_types, some_filters,
+    sums_of_filters, taps_of_filters,
+};
 use firelu::DType;
 use firelu::devices::copy;
 use firelu::devices::cuda::parameters::suffix;
-use filters::{
-    filters_of_any_factors, filters_of_four_taps, of_other_types, some_filters, sums_of_filters, taps_of_filters,
-};
 use mutants::{Kernel, Mutant, kernels};
 use survivors::survivors;
 
@@ -232,7 +233,9 @@ fn every_guard_of_general_filters() {
 #[test]
 #[ignore = "takes minutes: part of `make test-full`"]
 fn every_guard_of_filters_of_channels_last() {
-    of_each_type(Family::ChannelsLast, |dtype| all([filters_of_any_factors(dtype), filters_of_four_taps(dtype)]));
+    of_each_type(Family::ChannelsLast, |dtype| {
+        all([filters_of_any_factors(dtype), filters_of_four_taps(dtype), filters_of_many_channels(dtype)])
+    });
 }
 
 #[test]

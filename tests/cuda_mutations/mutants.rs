@@ -54,12 +54,15 @@ impl Kernel {
         let mut found = Vec::new();
         for line in &self.lines {
             let line = line.trim();
-            let opcode = if line.starts_with('@') { line.split_once(' ').map_or("", |(_, rest)| rest.trim()) } else { line };
-            let is_comparison = opcode.starts_with("setp.") && !opcode.split('.').nth(2).is_some_and(|of| of.starts_with('f'));
+            let opcode =
+                if line.starts_with('@') { line.split_once(' ').map_or("", |(_, rest)| rest.trim()) } else { line };
+            let is_comparison =
+                opcode.starts_with("setp.") && !opcode.split('.').nth(2).is_some_and(|of| of.starts_with('f'));
             let is_logic = opcode.split_whitespace().next().is_some_and(|opcode| opcode.ends_with(".pred"));
             let is_label = line.starts_with('$');
             if is_label || is_comparison || is_logic || ["bra", "ret", "bar."].iter().any(|&o| opcode.starts_with(o)) {
-                let words = line.split(|c: char| c.is_whitespace() || ",;:".contains(c)).filter(|word| !word.is_empty());
+                let words =
+                    line.split(|c: char| c.is_whitespace() || ",;:".contains(c)).filter(|word| !word.is_empty());
                 let plain = words.map(|word| match word {
                     label if label.starts_with('$') => format!("${}", number(label)),
                     register if register.contains('%') => {
