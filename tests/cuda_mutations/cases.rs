@@ -3,9 +3,9 @@
 
 use std::fmt;
 
-use super::common::operands::{Lay, float, pair, pair_of, same_bits};
+use super::common::operands::{GPU, Lay, float, pair, pair_of, same_bits, tensor};
 use firelu::devices::{allocate, copy};
-use firelu::{ArgValue, Call, DType, Device, Result, Tensor, TensorView, TensorViewMut, registry};
+use firelu::{ArgValue, Call, DType, Device, Result, Strides, Tensor, TensorType, TensorView, TensorViewMut, registry};
 
 /// An operator with operands on both devices, and what the CPU says.
 pub struct Case {
@@ -153,7 +153,25 @@ pub fn elementwise(dtype: DType) -> Vec<Case> {
         vec![Some(exact(&[3, 1, 4], Lay::RowMajor, dtype, 1)), Some(exact(&[2, 1], Lay::RowMajor, dtype, 2))];
     cases.push(Case::new("Mul", broadcast, vec![]));
     cases.push(reduced(&[20000], Lay::RowMajor, &[0], dtype));
+    // The one that takes long; kernels of the other types are those of float32.
+    if dtype == DType::Float32 {
+        cases.push(many_sums(dtype));
+    }
     cases
+}
+
+/// So many outputs that a thread does each, of sums over as many dimensions as a kernel takes: of few numbers, over which
+/// the dimensions step together.
+fn many_sums(dtype: DType) -> Case {
+    let shape: Vec<usize> = [1 << 18].into_iter().chain([2; 8]).collect();
+    let strides: Strides = [0].into_iter().chain([dtype.size() as isize; 8]).collect();
+    let kind = TensorType::new(&shape[..], dtype);
+    let flat = tensor(&[9], &whole(9, 1), dtype);
+    let x = [flat.clone(), copy(&flat, GPU).unwrap()].map(|flat| {
+        Tensor::from_storage(flat.storage().clone(), 0, kind.clone(), strides.clone()).expect("within the storage")
+    });
+    let axes = ArgValue::Ints((1..=8).collect());
+    Case::new("ReduceSum", vec![Some(x)], vec![("axes", axes), ("scale", float(0.75))])
 }
 
 fn maps(shape: &[usize], lay: Lay, dtype: DType) -> Vec<Case> {

@@ -169,9 +169,9 @@ fn of_long_steps() -> Vec<Filter> {
         let pad = [[1, 1], [2, 40]];
         kinds.push(Filter { taps: [2, 3], down: [1, down], pad, ..Filter::new([1, 2, 5, 150], 3, 1, 1) });
     }
-    // More rows than the threads load at once.
+    // More rows than the threads load and filter at once.
     let pad = [[2, 40], [1, 1]];
-    kinds.push(Filter { taps: [3, 2], down: [100, 1], pad, ..Filter::new([1, 2, 250, 5], 3, 1, 1) });
+    kinds.push(Filter { taps: [3, 2], down: [200, 1], pad, ..Filter::new([1, 2, 250, 5], 3, 1, 1) });
     // Few outputs far apart: long rows of the window, which end and begin in each of the places that a thread reads.
     for width in [10, 40, 70, 100, 130, 170, 200, 232, 270] {
         for before in [2, 40, 100] {
