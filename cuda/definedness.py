@@ -45,7 +45,9 @@ def parse(text: str) -> Instruction:
         written, _, read = operands.partition(",")
     reads = set(REGISTER.findall(read)) | ({guard[1]} if guard else set())
     falls_through = bool(guard) or not (target or operation.startswith("ret"))
-    return Instruction(text, frozenset(REGISTER.findall(written)), frozenset(reads), target and target[1], falls_through)
+    return Instruction(
+        text, frozenset(REGISTER.findall(written)), frozenset(reads), target and target[1], falls_through
+    )
 
 
 def undefined(kernel: str) -> list[str]:
