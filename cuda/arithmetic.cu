@@ -11,58 +11,55 @@ template <typename C> struct Mul {
     __device__ C operator()(const C (&values)[2]) const { return values[0] * values[1]; }
 };
 
-// Sum: inputs added in order in the compute type, rounded once.
-template <typename T> __device__ __forceinline__ void sum_vectors(const SumParameters &p) {
+// Sum: inputs added in order in the compute type, rounded once. WHOLE: a vector, otherwise one element.
+template <typename T, bool WHOLE> __device__ __forceinline__ void sum_from(const SumParameters &p, i64 element) {
     using C = Compute<T>;
-    constexpr int LANES = Pack<T>::LANES;
-    const i64 index = (i64(blockIdx.x) * THREADS + threadIdx.x) * LANES;
-    if (index >= p.count) return;
-    const i32 lanes = p.count - index < LANES ? i32(p.count - index) : LANES;
+    constexpr int LANES = WHOLE ? i32(Pack<T>::LANES) : 1;
     C sums[LANES];
 #pragma unroll
     for (int i = 0; i < LANES; i++) sums[i] = C(0);
     if (p.accumulator_in) {
 #pragma unroll
-        for (int i = 0; i < LANES; i++) {
-            if (i < lanes) sums[i] = pointer<const C>(p.accumulator_in)[index + i];
-        }
+        for (int i = 0; i < LANES; i++) sums[i] = pointer<const C>(p.accumulator_in)[element + i];
     }
 #pragma unroll
     for (int k = 0; k < SUM_INPUTS; k++) {
-        if (k < i32(p.input_count)) {
-            const T *input = pointer<const T>(p.inputs[k]) + index;
+        if (k == 0 || k < i32(p.input_count)) {
+            const T *input = pointer<const T>(p.inputs[k]) + element;
             const bool first = k == 0 && !p.accumulator_in;
-            if (lanes == LANES) {
-                const Pack<T> pack = load_pack(input);
+            Pack<T> pack;
+            if constexpr (WHOLE) pack = load_pack(input);
 #pragma unroll
-                for (int i = 0; i < LANES; i++) sums[i] = first ? pack.get(i) : sums[i] + pack.get(i);
-            } else {
-#pragma unroll
-                for (int i = 0; i < LANES; i++) {
-                    if (i < lanes) sums[i] = first ? widen(input[i]) : sums[i] + widen(input[i]);
-                }
+            for (int i = 0; i < LANES; i++) {
+                C value;
+                if constexpr (WHOLE) value = pack.get(i);
+                else value = widen(*input);
+                sums[i] = first ? value : sums[i] + value;
             }
         }
     }
     if (p.accumulator_out) {
 #pragma unroll
-        for (int i = 0; i < LANES; i++) {
-            if (i < lanes) pointer<C>(p.accumulator_out)[index + i] = sums[i];
-        }
+        for (int i = 0; i < LANES; i++) pointer<C>(p.accumulator_out)[element + i] = sums[i];
         return;
     }
-    T *output = pointer<T>(p.output) + index;
-    if (lanes == LANES) {
+    if constexpr (WHOLE) {
         Pack<T> pack;
 #pragma unroll
         for (int i = 0; i < LANES; i++) pack.set(i, sums[i]);
-        store_pack(output, pack);
+        store_pack(pointer<T>(p.output) + element, pack);
     } else {
-#pragma unroll
-        for (int i = 0; i < LANES; i++) {
-            if (i < lanes) output[i] = narrow<T>(sums[i]);
-        }
+        pointer<T>(p.output)[element] = narrow<T>(sums[0]);
     }
+}
+
+// A thread for each vector, then one for each element that fills no vector.
+template <typename T> __device__ __forceinline__ void sum_vectors(const SumParameters &p) {
+    constexpr i32 LANES = Pack<T>::LANES;
+    const i64 vectors = p.count / LANES, index = i64(blockIdx.x) * THREADS + threadIdx.x;
+    if (index < vectors) return sum_from<T, true>(p, index * LANES);
+    const i64 element = vectors * LANES + (index - vectors);
+    if (element < p.count) sum_from<T, false>(p, element);
 }
 
 template <typename T, typename Index> __device__ __forceinline__ void sum_strided(const StridedSumParameters &p) {

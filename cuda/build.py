@@ -24,6 +24,8 @@ import tempfile
 import zipfile
 from pathlib import Path
 
+from definedness import complaints
+
 HERE = Path(__file__).resolve().parent
 OUTPUT = HERE / "ptx"
 TOOLCHAIN = HERE.parent / "target" / "cuda-toolchain"
@@ -175,10 +177,17 @@ def manifest_of(ptx: dict[str, bytes]) -> str:
     return json.dumps(document, indent=1) + "\n"
 
 
+def check_definedness(ptx: dict[str, bytes]) -> None:
+    """Refuse kernels that compare what they have not computed."""
+    if found := [f"{stem}: {c}" for stem, data in sorted(ptx.items()) for c in complaints(data.decode())]:
+        raise SystemExit("\n".join(["the compiler erred; write the loop differently:", *found]))
+
+
 def build(toolchain: Path) -> None:
     """Compile every module and write PTX and manifest."""
     compiler = Compiler(toolchain)
     ptx = {source.stem: compiler.compile(source) for source in modules()}
+    check_definedness(ptx)
     OUTPUT.mkdir(exist_ok=True)
     for stale in set(OUTPUT.glob("*.ptx")) - {OUTPUT / f"{stem}.ptx" for stem in ptx}:
         stale.unlink()
@@ -195,6 +204,7 @@ def check_hashes() -> None:
         raise SystemExit(f"PTX files {sorted(ptx)} do not match the sources: run `make ptx`")
     if manifest_of(ptx) != (OUTPUT / "manifest.json").read_text(encoding="utf-8"):
         raise SystemExit("a CUDA source, a PTX file or a flag has changed since the manifest: run `make ptx`")
+    check_definedness(ptx)
     print(f"{len(ptx)} PTX modules match their sources")
 
 

@@ -21,11 +21,11 @@ bench-cuda: $(VENV)/.installed emulator ## Count what the CUDA kernels do, on th
 
 .PHONY: test-mutations
 test-full: test-mutations
-test-mutations: ## Take each guard and bound out of the element-wise kernels in turn; each must be missed
-	FIRELU_EMULATOR_REPORT=none cargo test -p firelu -p firelu-cuda-emulator --test cuda_mutations -- \
-	  --ignored --nocapture elementwise
-
-.PHONY: survey-mutations
-survey-mutations: ## The same for the filters, whose survivors are not listed yet: prints them
-	FIRELU_EMULATOR_REPORT=none cargo test -p firelu -p firelu-cuda-emulator --test cuda_mutations -- \
-	  --ignored --nocapture filter
+MUTATIONS := cargo test -p firelu -p firelu-cuda-emulator --test cuda_mutations
+# Two processes, one for the filters and one for the rest: a process has one emulated device.
+test-mutations: emulator ## Take each guard and bound out of every kernel in turn; each must be missed
+	$(MUTATIONS) --no-run
+	@export FIRELU_EMULATOR_REPORT=none FIRELU_EMULATOR_WORKERS=1; \
+	$(MUTATIONS) -- --ignored --nocapture filters & filters=$$!; \
+	$(MUTATIONS) -- --ignored --nocapture --skip filters; rest=$$?; \
+	wait $$filters && exit $$rest

@@ -35,8 +35,9 @@ template <typename T, typename Function> struct Column {
     enum : i32 { LANES = Pack<T>::LANES };
     Function function;
     const T *input;
-    const T *gradient; // null forward and where dY is omitted
+    const T *gradient;
     T *output;
+    bool has_gradient; // false forward and where dY is omitted
 
     template <typename Stride>
     __device__ __forceinline__ void run(Stride start, Stride step, Stride limit, const C (&bias)[LANES], C (&sums)[LANES]) const {
@@ -46,7 +47,7 @@ template <typename T, typename Function> struct Column {
             const Stride position = start + Stride(v) * step;
             if (position < limit) {
                 inputs[v] = load_pack(input + position * LANES);
-                if (Function::GRADIENT && gradient) gradients[v] = load_pack(gradient + position * LANES);
+                if (Function::GRADIENT && has_gradient) gradients[v] = load_pack(gradient + position * LANES);
             }
         }
 #pragma unroll
@@ -56,7 +57,7 @@ template <typename T, typename Function> struct Column {
                 Pack<T> result;
 #pragma unroll
                 for (int i = 0; i < LANES; i++) {
-                    const C dy = Function::GRADIENT && gradient ? gradients[v].get(i) : no_bias<C>();
+                    const C dy = Function::GRADIENT && has_gradient ? gradients[v].get(i) : no_bias<C>();
                     const C value = function(inputs[v].get(i), dy, bias[i]);
                     if (Function::GRADIENT) sums[i] += value;
                     result.set(i, value);
@@ -72,8 +73,9 @@ __device__ __forceinline__ Column<T, Function> column(const FusedParameters &p, 
     using C = Compute<T>;
     return Column<T, Function>{{C(p.alpha), C(p.scale)},
                                pointer<const T>(p.input) + first,
-                               p.gradient ? pointer<const T>(p.gradient) + first : nullptr,
-                               pointer<T>(p.output) + first};
+                               pointer<const T>(p.gradient) + first,
+                               pointer<T>(p.output) + first,
+                               p.gradient != 0};
 }
 
 // Planes of whole vectors: each block has one channel, so one bias, and gives one sum.
@@ -120,7 +122,7 @@ template <typename T, typename Function> __device__ __forceinline__ void flat(co
     for (int i = 0; i < LANES; i++) {
         sums[i] = C(0);
         bias[i] = no_bias<C>();
-        if (p.bias && (i == 0 || whole)) bias[i] = load_bias<T>(p.bias, p.bias_type, channel);
+        if (p.bias) bias[i] = load_bias<T>(p.bias, p.bias_type, channel);
         if (++position == p.inner) {
             position = 0;
             if (++channel == p.channels) channel = 0;
@@ -130,7 +132,7 @@ template <typename T, typename Function> __device__ __forceinline__ void flat(co
     if (whole) {
         work.run(index, p.step, vectors, bias, sums);
     } else {
-        const C dy = Function::GRADIENT && work.gradient ? widen(work.gradient[element]) : no_bias<C>();
+        const C dy = Function::GRADIENT && work.has_gradient ? widen(work.gradient[element]) : no_bias<C>();
         work.output[element] = narrow<T>(work.function(widen(work.input[element]), dy, bias[0]));
     }
 }
@@ -148,9 +150,10 @@ template <typename T, typename Function> __device__ __forceinline__ void columns
     const i32 group = i32(blockIdx.x - row_block * u32(groups)) * p.columns, vector = group + x;
     const i64 rows = p.count / p.channels, first = i64(row_block) * p.rows_per_block;
     const i32 limit = i32(rows - first < p.rows_per_block ? rows - first : p.rows_per_block);
-    for (i32 k = threadIdx.x; k < p.columns * LANES; k += THREADS) {
-        const i32 channel = group * LANES + k;
-        biases[k] = p.bias && channel < p.channels ? load_bias<T>(p.bias, p.bias_type, channel) : no_bias<C>();
+    static_assert(MAX_COLUMNS * LANES <= THREADS, "a thread for each channel of the block");
+    const i32 own = threadIdx.x, channel = group * LANES + own;
+    if (own < p.columns * LANES) {
+        biases[own] = p.bias && channel < p.channels ? load_bias<T>(p.bias, p.bias_type, channel) : no_bias<C>();
     }
     __syncthreads();
     C bias[LANES];
@@ -176,7 +179,6 @@ template <typename T, typename Function> __device__ __forceinline__ void columns
 #pragma unroll
         for (int i = 0; i < LANES; i++) shared[i * PITCH + threadIdx.x] = totals[i];
         __syncthreads();
-        const i32 own = threadIdx.x, channel = group * LANES + own;
         if (own < p.columns * LANES && channel < p.channels) {
             double total = 0.0;
             for (i32 k = 0; k < height; k++) total += shared[own % LANES * PITCH + k * p.columns + own / LANES];
@@ -206,14 +208,15 @@ template <typename T, typename Index> __device__ __forceinline__ void reduce_bia
     const Gradient<C> function{C(p.alpha), C(p.scale)};
     const C bias = p.bias ? load_bias<T>(p.bias, i32(p.bias_type), channel) : no_bias<C>();
     const T *input = pointer<const T>(p.input) + i64(channel) * p.input_stride;
-    const T *gradient = p.gradient ? pointer<const T>(p.gradient) + i64(channel) * p.gradient_stride : nullptr;
+    const T *gradient = pointer<const T>(p.gradient) + i64(channel) * p.gradient_stride; // of no use without dY
     C sum = C(0);
-    for (i32 k = threadIdx.x; k < CHUNK; k += THREADS) {
-        const Index m = Index(chunk) * Index(CHUNK) + k;
+#pragma unroll 1
+    for (i32 start = 0; start < CHUNK; start += THREADS) {
+        const Index m = Index(chunk) * Index(CHUNK) + start + i32(threadIdx.x);
         if (m < Index(p.layout.count)) {
             i64 offsets[2];
             locate(p.layout, m, offsets);
-            sum += function(widen(input[offsets[0]]), gradient ? widen(gradient[offsets[1]]) : no_bias<C>(), bias);
+            sum += function(widen(input[offsets[0]]), p.gradient ? widen(gradient[offsets[1]]) : no_bias<C>(), bias);
         }
     }
     const double total = block_sum(double(sum));

@@ -31,8 +31,9 @@ template <typename T, typename Index> __device__ __forceinline__ void reduce_by_
     locate(p.kept, output, base);
     const T *input = pointer<const T>(p.input) + base[1];
     double sum = 0.0;
-    for (i32 k = threadIdx.x; k < CHUNK; k += THREADS) {
-        const Index m = chunk * Index(CHUNK) + k;
+#pragma unroll 1
+    for (i32 start = 0; start < CHUNK; start += THREADS) {
+        const Index m = chunk * Index(CHUNK) + start + i32(threadIdx.x);
         if (m < Index(p.reduced.count)) {
             i64 offsets[2];
             locate(p.reduced, m, offsets);

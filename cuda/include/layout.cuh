@@ -8,7 +8,8 @@ __device__ __forceinline__ void locate(const Layout &layout, Index index, i64 (&
     Index local[OPERANDS] = {};
 #pragma unroll
     for (int d = MAX_RANK - 1; d >= 0; d--) {
-        if (d < i32(layout.rank)) {
+        // Without dimensions the index is 0, and so are the strides.
+        if (d == 0 || d < i32(layout.rank)) {
             Index size = Index(layout.sizes[d]);
             Index quotient = d == 0 ? Index(0) : index / size;
             Index position = index - quotient * size;

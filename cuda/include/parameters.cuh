@@ -180,7 +180,7 @@ struct UpFirDn2dParameters {
     i32 window_height;
     i32 pitch;              // elements between the window's rows in shared memory
     i32 plane_pitch;        // and between its planes
-    u32 width_magic;        // 2^32 / window_width + 1, 0 for 1: division by multiplication
+    u32 width_magic;        // 2^32 / window_width + 1: division by multiplication
     u32 height_magic;
     i32 aligned_output;     // 1: every run of a thread's outputs can be stored as one vector
     i32 channels_fastest;   // strided: the order in which threads walk the output

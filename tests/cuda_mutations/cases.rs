@@ -4,48 +4,75 @@
 use std::fmt;
 
 use super::common::operands::{GPU, Lay, float, pair, pair_of, same_bits, tensor};
-use firelu::devices::copy;
-use firelu::{ArgValue, DType, Device, Tensor, registry};
+use firelu::devices::{allocate, copy};
+use firelu::{ArgValue, Call, DType, Device, Result, Strides, Tensor, TensorType, TensorView, TensorViewMut, registry};
 
 /// An operator with operands on both devices, and what the CPU says.
 pub struct Case {
     pub name: &'static str,
     inputs: Vec<Option<[Tensor; 2]>>,
     args: Vec<(&'static str, ArgValue)>,
-    expected: Vec<Vec<f64>>,
+    /// By the place of an output; those left out are wanted.
+    unwanted: Option<usize>,
+    pub expected: Vec<Vec<f64>>,
 }
 
 impl Case {
-    fn new(name: &'static str, inputs: Vec<Option<[Tensor; 2]>>, args: Vec<(&'static str, ArgValue)>) -> Self {
-        let host: Vec<_> = inputs.iter().map(|input| input.as_ref().map(|pair| &pair[0])).collect();
-        let expected = registry::run(name, &host, args.iter().cloned()).unwrap();
-        let expected = expected.iter().map(|y| y.to_f64_vec().unwrap()).collect();
-        Case { name, inputs, args, expected }
+    pub fn new(name: &'static str, inputs: Vec<Option<[Tensor; 2]>>, args: Vec<(&'static str, ArgValue)>) -> Self {
+        let mut case = Case { name, inputs, args, unwanted: None, expected: vec![] };
+        case.expected = case.run(0).expect("the CPU computes it");
+        case
+    }
+
+    /// The same without one of its outputs.
+    fn without(mut self, output: usize) -> Self {
+        self.unwanted = Some(output);
+        self.expected.remove(output);
+        self
+    }
+
+    /// What the CPU (0) or the device (1) gives for the outputs that are wanted.
+    fn run(&self, place: usize) -> Result<Vec<Vec<f64>>> {
+        let operator = registry::find(self.name)?;
+        let args = operator.schema.resolve_args(self.args.iter().cloned())?;
+        let tensors: Vec<_> = self.inputs.iter().map(|input| input.as_ref().map(|pair| &pair[place])).collect();
+        let views: Vec<Option<TensorView<'_>>> = tensors.iter().map(|tensor| tensor.map(Tensor::view)).collect();
+        let parts: Vec<_> = views.iter().map(Option::as_deref).collect();
+        let (device, kinds) = operator.schema.check(&parts, &[], &args)?;
+        let mut outputs = Vec::new();
+        for (output, kind) in kinds.into_iter().enumerate() {
+            let strides = operator.schema.output_strides(&parts, &kind);
+            let wanted = (self.unwanted != Some(output)).then(|| allocate(device, kind, strides));
+            outputs.push(wanted.transpose()?);
+        }
+        let targets: Vec<Option<TensorViewMut<'_>>> =
+            outputs.iter_mut().map(|output| output.as_mut().and_then(Tensor::view_mut)).collect();
+        let call = Call { inputs: &views, outputs: &targets, args: &args, stream: Default::default() };
+        operator.kernel(device)?(&call)?;
+        drop(targets);
+        outputs.iter().flatten().map(|output| copy(output, Device::Cpu).and_then(|found| found.to_f64_vec())).collect()
     }
 
     /// Whether the device agrees with the CPU, to the bit but for the sign of a filter's zeros, and no call failed.
     pub fn agrees(&self) -> bool {
-        let inputs: Vec<_> = self.inputs.iter().map(|input| input.as_ref().map(|pair| &pair[1])).collect();
-        let Ok(results) = registry::run(self.name, &inputs, self.args.iter().cloned()) else { return false };
-        results.iter().zip(&self.expected).all(|(result, expected)| {
-            let Ok(found) = copy(result, Device::Cpu).and_then(|found| found.to_f64_vec()) else { return false };
-            let is_filter = self.name.starts_with("UpFirDn2d");
-            expected.iter().zip(&found).all(|(&a, &b)| same_bits(a, b) || is_filter && a == b)
-        })
+        let Ok(results) = self.run(1) else { return false };
+        let is_filter = self.name.starts_with("UpFirDn2d");
+        let same = |(&a, &b): (&f64, &f64)| same_bits(a, b) || is_filter && a == b;
+        results.iter().zip(&self.expected).all(|(found, expected)| expected.iter().zip(found).all(same))
     }
 }
 
 impl fmt::Display for Case {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let kinds: Vec<_> = self.inputs.iter().flatten().map(|pair| (pair[0].kind(), pair[0].strides())).collect();
-        write!(f, "{} of {kinds:?} {:?}", self.name, self.args)
+        write!(f, "{} of {kinds:?} {:?} without {:?}", self.name, self.args, self.unwanted)
     }
 }
 
-const LAYS: [Lay; 4] = [Lay::RowMajor, Lay::ChannelsLast, Lay::Sliced, Lay::Shifted];
+pub const LAYS: [Lay; 4] = [Lay::RowMajor, Lay::ChannelsLast, Lay::Sliced, Lay::Shifted];
 
 /// Whole numbers from -3 to 3 without zero.
-fn whole(count: usize, seed: u64) -> Vec<f64> {
+pub fn whole(count: usize, seed: u64) -> Vec<f64> {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let next = || {
         state ^= state << 13;
@@ -56,38 +83,8 @@ fn whole(count: usize, seed: u64) -> Vec<f64> {
     std::iter::repeat_with(next).take(count).collect()
 }
 
-fn exact(shape: &[usize], lay: Lay, dtype: DType, seed: u64) -> [Tensor; 2] {
+pub fn exact(shape: &[usize], lay: Lay, dtype: DType, seed: u64) -> [Tensor; 2] {
     pair_of(shape, lay, dtype, |count| whole(count, seed))
-}
-
-/// Which filter: the products of powers of two, whose factors are powers of two; whole numbers; with an infinite tap.
-#[derive(Clone, Copy, PartialEq)]
-enum Taps {
-    Outer,
-    Full,
-    Infinite,
-}
-
-fn taps([rows, columns]: [usize; 2], kind: Taps, dtype: DType) -> [Tensor; 2] {
-    let mut numbers = whole(rows * columns, 13);
-    if kind == Taps::Outer {
-        let power = |number: &f64| {
-            if *number == 3.0 {
-                4.0
-            } else if *number == -3.0 {
-                -1.0
-            } else {
-                *number
-            }
-        };
-        let (y, x) = (whole(rows, 11), whole(columns, 12));
-        numbers = y.iter().flat_map(|y| x.iter().map(move |x| power(y) * power(x))).collect();
-    }
-    if kind == Taps::Infinite {
-        numbers[0] = f64::INFINITY;
-    }
-    let host = tensor(&[rows, columns], &numbers, dtype);
-    [host.clone(), copy(&host, GPU).unwrap()]
 }
 
 pub fn elementwise(dtype: DType) -> Vec<Case> {
@@ -156,20 +153,25 @@ pub fn elementwise(dtype: DType) -> Vec<Case> {
         vec![Some(exact(&[3, 1, 4], Lay::RowMajor, dtype, 1)), Some(exact(&[2, 1], Lay::RowMajor, dtype, 2))];
     cases.push(Case::new("Mul", broadcast, vec![]));
     cases.push(reduced(&[20000], Lay::RowMajor, &[0], dtype));
+    // The one that takes long; kernels of the other types are those of float32.
+    if dtype == DType::Float32 {
+        cases.push(many_sums(dtype));
+    }
     cases
 }
 
-/// One of each kind whose last step is a kernel for all types, in the other types.
-pub fn of_other_types(dtype: DType) -> Vec<Case> {
-    let others = DType::ALL.into_iter().filter(|&other| other != dtype);
-    others
-        .flat_map(|other| {
-            let mut cases = fused(&[2, 3, 32, 64], Lay::RowMajor, other);
-            cases.push(reduced(&[20000], Lay::RowMajor, &[0], other));
-            cases.extend(Filter::new([1, 2, 18, 20], 3, 1, 1).cases(Lay::RowMajor, Taps::Full, other, other));
-            cases
-        })
-        .collect()
+/// So many outputs that a thread does each, of sums over as many dimensions as a kernel takes: of few numbers, over which
+/// the dimensions step together.
+fn many_sums(dtype: DType) -> Case {
+    let shape: Vec<usize> = [1 << 18].into_iter().chain([2; 8]).collect();
+    let strides: Strides = [0].into_iter().chain([dtype.size() as isize; 8]).collect();
+    let kind = TensorType::new(&shape[..], dtype);
+    let flat = tensor(&[9], &whole(9, 1), dtype);
+    let x = [flat.clone(), copy(&flat, GPU).unwrap()].map(|flat| {
+        Tensor::from_storage(flat.storage().clone(), 0, kind.clone(), strides.clone()).expect("within the storage")
+    });
+    let axes = ArgValue::Ints((1..=8).collect());
+    Case::new("ReduceSum", vec![Some(x)], vec![("axes", axes), ("scale", float(0.75))])
 }
 
 fn maps(shape: &[usize], lay: Lay, dtype: DType) -> Vec<Case> {
@@ -190,7 +192,7 @@ fn sums(shape: &[usize], lay: Lay, counts: &[u64], dtype: DType) -> Vec<Case> {
 }
 
 /// FusedLeakyRelu and its gradient with and without a bias, which is of the tensors' type or of that they are computed in.
-fn fused(shape: &[usize], lay: Lay, dtype: DType) -> Vec<Case> {
+pub fn fused(shape: &[usize], lay: Lay, dtype: DType) -> Vec<Case> {
     let mut cases = Vec::new();
     if shape.len() < 2 {
         return cases;
@@ -201,7 +203,8 @@ fn fused(shape: &[usize], lay: Lay, dtype: DType) -> Vec<Case> {
     kinds.dedup();
     for bias in kinds.into_iter().map(|kind| Some(exact(&[shape[1]], Lay::RowMajor, kind, 3))).chain([None]) {
         cases.push(Case::new("FusedLeakyRelu", vec![x.clone(), bias.clone()], args.clone()));
-        cases.push(Case::new("FusedLeakyReluGradient", vec![x.clone(), dy.clone(), bias.clone()], args.clone()));
+        let gradient = || Case::new("FusedLeakyReluGradient", vec![x.clone(), dy.clone(), bias.clone()], args.clone());
+        cases.extend([gradient(), gradient().without(0), gradient().without(1)]);
         if bias.is_some() {
             cases.push(Case::new("FusedLeakyReluGradient", vec![x.clone(), None, bias], args.clone()));
         }
@@ -212,152 +215,7 @@ fn fused(shape: &[usize], lay: Lay, dtype: DType) -> Vec<Case> {
     cases
 }
 
-fn reduced(shape: &[usize], lay: Lay, axes: &[usize], dtype: DType) -> Case {
+pub fn reduced(shape: &[usize], lay: Lay, axes: &[usize], dtype: DType) -> Case {
     let axes = ArgValue::Ints(axes.iter().map(|&axis| axis as i64).collect());
     Case::new("ReduceSum", vec![Some(exact(shape, lay, dtype, 1))], vec![("axes", axes), ("scale", float(0.75))])
-}
-
-/// A call of UpFirDn2d; the pair of a field is for y, then for x.
-#[derive(Clone, Copy)]
-struct Filter {
-    shape: [usize; 4],
-    taps: [usize; 2],
-    up: [i64; 2],
-    down: [i64; 2],
-    /// Before and after.
-    pad: [[i64; 2]; 2],
-    flip: bool,
-}
-
-impl Filter {
-    fn new(shape: [usize; 4], size: usize, up: i64, down: i64) -> Self {
-        let pad = size as i64 / 2;
-        let pad = [[pad - 1, pad], [pad, pad - 1]];
-        Filter { shape, taps: [size; 2], up: [up; 2], down: [down; 2], pad, flip: shape[3] % 2 == 0 }
-    }
-
-    fn args(&self) -> Vec<(&'static str, ArgValue)> {
-        let numbers = [
-            ("up_y", self.up[0]),
-            ("up_x", self.up[1]),
-            ("down_y", self.down[0]),
-            ("down_x", self.down[1]),
-            ("pad_y0", self.pad[0][0]),
-            ("pad_y1", self.pad[0][1]),
-            ("pad_x0", self.pad[1][0]),
-            ("pad_x1", self.pad[1][1]),
-        ];
-        let mut args: Vec<_> = numbers.map(|(name, number)| (name, ArgValue::Int(number))).to_vec();
-        args.push(("flip_kernel", ArgValue::Bool(self.flip)));
-        args.push(("gain", float(1.5)));
-        args
-    }
-
-    /// The outputs by the definition, padding left out: what the CPU promises for filters of finite taps alone.
-    fn by_definition(&self, x: &[f64], taps: &[f64]) -> Vec<f64> {
-        let Filter { shape, up, down, pad, .. } = *self;
-        let [.., height, width] = shape.map(|size| size as i64);
-        let [taps_y, taps_x] = self.taps.map(|size| size as i64);
-        let size = |input: i64, taps: i64, axis: usize| {
-            (input * up[axis] + pad[axis][0] + pad[axis][1] - taps) / down[axis] + 1
-        };
-        // The sample that a tap of an output meets, if it meets one.
-        let meets = |output: i64, tap: i64, axis: usize, samples: i64| {
-            let position = output * down[axis] + tap - pad[axis][0];
-            (position >= 0 && position % up[axis] == 0 && position / up[axis] < samples).then(|| position / up[axis])
-        };
-        let mut outputs = Vec::new();
-        for plane in x.chunks((height * width) as usize) {
-            for y in 0..size(height, taps_y, 0) {
-                for x in 0..size(width, taps_x, 1) {
-                    let mut sum = 0.0;
-                    for tap in 0..taps_y * taps_x {
-                        let (tap_y, tap_x) = (tap / taps_x, tap % taps_x);
-                        let place = if self.flip { tap } else { taps_y * taps_x - 1 - tap };
-                        if let (Some(row), Some(column)) = (meets(y, tap_y, 0, height), meets(x, tap_x, 1, width)) {
-                            sum += plane[(row * width + column) as usize] * taps[place as usize];
-                        }
-                    }
-                    outputs.push(1.5 * sum);
-                }
-            }
-        }
-        outputs
-    }
-
-    /// Forward, and both gradients where the filter is finite.
-    fn cases(&self, lay: Lay, kind: Taps, tap_type: DType, dtype: DType) -> Vec<Case> {
-        let (x, k) = (exact(&self.shape, lay, dtype, 1), taps(self.taps, kind, tap_type));
-        let mut forward = Case::new("UpFirDn2d", vec![Some(x.clone()), Some(k.clone())], self.args());
-        if kind == Taps::Infinite {
-            let [x, k] = [&x[0], &k[0]].map(|tensor| tensor.to_f64_vec().unwrap());
-            forward.expected = vec![self.by_definition(&x, &k)];
-            return vec![forward];
-        }
-        let out = registry::run("UpFirDn2d", &[Some(&x[0]), Some(&k[0])], self.args()).unwrap();
-        let dy = Some(exact(out[0].shape(), lay, dtype, 5));
-        let inputs = vec![dy.clone(), Some(k.clone()), Some(x.clone())];
-        let back = Case::new("UpFirDn2dGradient", inputs, self.args());
-        vec![forward, back, Case::new("UpFirDn2dKernelGradient", vec![Some(x), dy, Some(k)], self.args())]
-    }
-}
-
-pub fn filters(dtype: DType) -> Vec<Case> {
-    let cropped = [[-1, -2], [-2, -1]];
-    let mut kinds = vec![
-        Filter::new([2, 2, 9, 11], 5, 3, 2),
-        Filter::new([1, 1, 20, 150], 12, 2, 1),
-        Filter::new([1, 2, 18, 20], 3, 1, 1),
-        Filter::new([1, 2, 40, 40], 17, 1, 1),
-        Filter { taps: [3, 5], up: [2, 3], down: [3, 1], ..Filter::new([2, 3, 7, 9], 4, 1, 1) },
-        Filter { taps: [6, 1], up: [1, 2], down: [1, 3], ..Filter::new([1, 3, 13, 40], 4, 1, 1) },
-        Filter { pad: cropped, ..Filter::new([1, 2, 18, 21], 3, 1, 1) },
-        // Steps so long that tiles cannot count them: one row or one column.
-        Filter { down: [1, 1 << 30], ..Filter::new([2, 3, 9, 9], 3, 2, 1) },
-        Filter { down: [1 << 30, 2], ..Filter::new([2, 3, 9, 300], 3, 1, 1) },
-        Filter { down: [1 << 30, 1], pad: cropped, ..Filter::new([2, 4, 9, 300], 4, 2, 1) },
-    ];
-    // Four taps and the usual factors: rows that are whole vectors and not, narrower than a warp and wider than three,
-    // planes that fill blocks and not, and padding on every side or cropping.
-    let shapes = [
-        [2, 3, 9, 9],
-        [1, 2, 17, 24],
-        [1, 1, 9, 150],
-        [1, 1, 9, 300],
-        [2, 16, 6, 20],
-        [1, 24, 6, 20],
-        [1, 12, 5, 33],
-        [1, 5, 8, 16],
-        [1, 70, 2, 4],
-        [1, 1, 1, 1],
-        [1, 1, 33, 128],
-        [1, 1, 4, 132],
-    ];
-    for (up, down) in [(1, 1), (2, 1), (1, 2)] {
-        for shape in shapes {
-            let filter = Filter::new(shape, 4, up, down);
-            kinds.push(filter);
-            if shape[2] > 8 {
-                kinds.push(Filter { pad: cropped, flip: !filter.flip, ..filter });
-            }
-        }
-    }
-    let mut cases = Vec::new();
-    // Every filter in every layout, each with one kind of taps in turn.
-    for (turn, filter) in kinds.into_iter().enumerate() {
-        for (place, lay) in LAYS.into_iter().enumerate() {
-            let kind = [Taps::Outer, Taps::Full, Taps::Infinite][(turn + place) % 3];
-            let tap_type = if kind == Taps::Outer { dtype.compute() } else { dtype };
-            cases.extend(filter.cases(lay, kind, tap_type, dtype));
-        }
-    }
-    // As many partial sums a tap as blocks have threads, and several rounds of four times as many.
-    for planes in [255, 256, 257, 770, 1024, 2100] {
-        let filter = Filter { taps: [2, 1], ..Filter::new([planes, 1, 2, 2], 2, 1, 1) };
-        cases.extend(filter.cases(Lay::RowMajor, Taps::Full, dtype, dtype));
-    }
-    // A kernel that fits no window.
-    let large = Filter { taps: [121, 123], pad: [[0; 2]; 2], ..Filter::new([1, 1, 122, 124], 1, 1, 1) };
-    cases.extend(large.cases(Lay::RowMajor, Taps::Full, dtype, dtype));
-    cases
 }

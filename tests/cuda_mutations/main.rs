@@ -5,6 +5,7 @@
 mod cases;
 #[path = "../common/mod.rs"]
 mod common;
+mod filters;
 mod mutants;
 mod survivors;
 
@@ -12,14 +13,18 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use cases::{Case, elementwise, filters, of_other_types};
+use cases::{Case, elementwise};
 use common::Cuda;
 use common::operands::{GPU, tensor};
+use filters::{
+    filters_of_any_factors, filters_of_four_taps, filters_of_many_channels, of_other_types, some_filters,
+    sums_of_filters, taps_of_filters,
+};
 use firelu::DType;
 use firelu::devices::copy;
 use firelu::devices::cuda::parameters::suffix;
-use mutants::{Kernel, Mutant};
-use survivors::{OPEN, survivors};
+use mutants::{Kernel, Mutant, kernels};
+use survivors::survivors;
 
 /// The cases, the cheapest first, by the kernels that they launch.
 fn by_kernel<'a>(cuda: &Cuda, cases: &'a [Case]) -> BTreeMap<String, RefCell<Vec<&'a Case>>> {
@@ -62,93 +67,197 @@ fn is_noticed(cuda: &Cuda, kernel: &str, mutant: &Mutant, cases: &RefCell<Vec<&C
     true
 }
 
-#[test]
-fn every_barrier_is_missed() {
-    let cuda = Cuda::take();
-    if cuda.is_real() {
-        return; // A GPU neither takes other instructions nor reports a race.
-    }
-    let cases: Vec<Case> = elementwise(DType::Float32).into_iter().chain(filters(DType::Float32)).collect();
-    let mut tried = 0;
-    for (kernel, cases) in by_kernel(&cuda, &cases) {
-        for mutant in Kernel::new(&kernel).without_barriers() {
-            tried += 1;
-            assert!(is_noticed(&cuda, &kernel, &mutant, &cases), "{} passes every test", mutant.label);
-        }
-    }
-    println!("{tried} barriers, each missed");
-    assert!(tried >= 25, "{tried} barriers");
-}
-
-/// The kernels whose mutants run where `kernel` is launched: itself, and those with the same parameters that no small
-/// case launches or that it serves better.
-fn in_place_of(kernel: &str) -> Vec<String> {
-    let mut kernels = vec![kernel.to_string()];
-    if let Some(stem) = kernel.strip_suffix("_32") {
-        kernels.push(format!("{stem}_64"));
-    }
+/// The kernel that is launched where a case is to reach this one: itself, or one with the same parameters where no small
+/// case launches it or launches it with as much to do.
+fn launched_for(kernel: &str) -> String {
     match kernel {
-        FINISH => kernels.extend(FINISH_LIKE.map(str::to_string)),
-        _ if FINISH_LIKE.contains(&kernel) => kernels.clear(),
-        _ => {}
+        _ if FINISH_LIKE.contains(&kernel) => FINISH.to_string(),
+        _ => kernel.strip_suffix("_64").map_or_else(|| kernel.to_string(), |stem| format!("{stem}_32")),
     }
-    kernels
 }
 
 /// The last step of a sum: three kernels of one source, this one launched with the most partial sums.
 const FINISH: &str = "upfirdn2d_kernel_finish";
 const FINISH_LIKE: [&str; 2] = ["fused_leaky_relu_bias_finish", "reduce_sum_finish"];
 
-/// Runs every mutant of the kernels that are asked for and that nobody has listed; what passes is printed and fails.
-fn every_guard_is_missed(dtype: DType, cases: &[Case], asked: impl Fn(&str) -> bool) {
+/// The part of the kernels that one test changes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Family {
+    Elementwise,
+    /// Filters of four taps.
+    Tiled,
+    General,
+    ChannelsLast,
+    /// Straight from memory.
+    Strided,
+    KernelGradient,
+    Taps,
+    /// Last steps of sums.
+    Finish,
+}
+
+fn family(kernel: &str) -> Family {
+    let is = |stem: &str| kernel.starts_with(&format!("upfirdn2d_{stem}_"));
+    match kernel {
+        _ if kernel.ends_with("_finish") => Family::Finish,
+        _ if !kernel.starts_with("upfirdn2d_") => Family::Elementwise,
+        _ if is("general") => Family::General,
+        _ if is("channels_last") => Family::ChannelsLast,
+        _ if is("strided") => Family::Strided,
+        _ if is("kernel_gradient") => Family::KernelGradient,
+        _ if is("taps") => Family::Taps,
+        _ => Family::Tiled,
+    }
+}
+
+/// The type that a kernel is for; kernels for all types count as those of float32.
+fn type_of(kernel: &str) -> DType {
+    let is = |dtype: &DType| kernel.split('_').any(|part| part == suffix(*dtype));
+    DType::ALL.into_iter().find(is).unwrap_or(DType::Float32)
+}
+
+/// Whether the kernel of float32 from the same source decides alike, so that its mutants stand for this one's.
+fn is_covered(kernel: &str) -> bool {
+    let of_float32 = kernel.replace(&format!("_{}", suffix(type_of(kernel))), "_f32");
+    of_float32 != kernel && Kernel::new(&of_float32).skeleton() == Kernel::new(kernel).skeleton()
+}
+
+#[test]
+fn every_barrier_is_missed() {
     let cuda = Cuda::take();
     if cuda.is_real() {
-        return;
+        return; // A GPU neither takes other instructions nor reports a race.
     }
+    let dtype = DType::Float32;
+    let cases = all([elementwise(dtype), some_filters(dtype), sums_of_filters(dtype)]);
+    let by_kernel = by_kernel(&cuda, &cases);
+    let mut tried = 0;
+    for kernel in kernels().into_iter().filter(|kernel| type_of(kernel) == DType::Float32) {
+        let launched = launched_for(kernel);
+        for mutant in Kernel::new(kernel).without_barriers() {
+            tried += 1;
+            let mutant = mutant.in_place_of(kernel, &launched);
+            assert!(is_noticed(&cuda, &launched, &mutant, &by_kernel[&launched]), "{} passes", mutant.label);
+        }
+    }
+    println!("{tried} barriers, each missed");
+    assert!(tried >= 25, "{tried} barriers");
+}
+
+/// Runs every mutant of a family's kernels for one type that is not listed, and prints and returns what passes. With
+/// `FIRELU_MUTATE_LISTED=1` those on the list run too, to be told of one that is noticed.
+fn passing(of: Family, dtype: DType, cases: impl Fn() -> Vec<Case>) -> Vec<String> {
+    let cuda = Cuda::take();
+    if cuda.is_real() {
+        return vec![];
+    }
+    let own = kernels().into_iter().filter(|kernel| family(kernel) == of && type_of(kernel) == dtype);
+    let (covered, own): (Vec<_>, Vec<_>) = own.partition(|kernel| is_covered(kernel));
+    let alike: usize = covered.iter().map(|kernel| Kernel::new(kernel).without_guards().len()).sum();
+    println!("{of:?} {dtype:?}: {alike} mutants of {} kernels are those of float32", covered.len());
+    if own.is_empty() {
+        return vec![];
+    }
+    let (start, survivors) = (Instant::now(), survivors());
+    let lists_too = std::env::var("FIRELU_MUTATE_LISTED").is_ok_and(|value| value == "1");
     // The longest loop of a case takes a tenth of this; one without end is cut off.
     cuda.set("WATCHDOG", "3000000");
-    let (suffix, survivors) = (format!("_{}", suffix(dtype)), survivors());
-    let (mut tried, mut listed, mut open, mut passed) = (0, 0, 0, Vec::new());
-    for (kernel, cases) in by_kernel(&cuda, cases) {
-        // Kernels of the other types are launched too, by the cases of the last step of sums.
-        if !asked(&kernel) || !kernel.contains(&suffix) && kernel != FINISH {
-            continue;
-        }
-        for own in in_place_of(&kernel) {
-            for mutant in Kernel::new(&own).without_guards() {
-                tried += 1;
-                if let Some(reason) = survivors.get(mutant.label.as_str()) {
-                    listed += 1;
-                    open += usize::from(reason.starts_with(OPEN));
+    let cases = cases();
+    let by_kernel = by_kernel(&cuda, &cases);
+    let (mut tried, mut listed, mut passed) = (0, 0, Vec::new());
+    for kernel in &own {
+        let launched = launched_for(kernel);
+        let cases = by_kernel.get(&launched).unwrap_or_else(|| panic!("no case launches {launched}"));
+        let original = Kernel::new(kernel);
+        for mutant in original.without_guards() {
+            tried += 1;
+            let reason = survivors.get(&(original.fingerprint(), mutant.number));
+            if let Some(reason) = reason {
+                listed += 1;
+                println!("listed: {} ({reason})", mutant.label);
+                if !lists_too {
                     continue;
                 }
-                let mutant = mutant.in_place_of(&own, &kernel);
-                if !is_noticed(&cuda, &kernel, &mutant, &cases) {
-                    println!("{}", mutant.label);
+            }
+            let mutant = mutant.in_place_of(kernel, &launched);
+            match (is_noticed(&cuda, &launched, &mutant, cases), reason) {
+                (false, None) => {
+                    println!("passes: {}", mutant.label);
                     passed.push(mutant.label);
                 }
+                (true, Some(_)) => println!("listed but noticed: {}", mutant.label),
+                _ => {}
             }
         }
-        assert!(cuda.replace(&kernel, &Kernel::new(&kernel).text()), "{kernel} is restored");
+        assert!(cuda.replace(&launched, &Kernel::new(&launched).text()), "{launched} is restored");
     }
     cuda.set("WATCHDOG", "100M");
-    println!("{dtype:?}: {tried} mutants, {listed} listed, {open} of them open, {} pass", passed.len());
+    println!(
+        "{of:?} {dtype:?}: {tried} mutants of {} kernels, {listed} listed, {} pass, {} cases, {:.0?}",
+        own.len(),
+        passed.len(),
+        cases.len(),
+        start.elapsed()
+    );
+    passed
+}
+
+fn all<const N: usize>(parts: [Vec<Case>; N]) -> Vec<Case> {
+    parts.into_iter().flatten().collect()
+}
+
+fn of_each_type(of: Family, cases: impl Fn(DType) -> Vec<Case>) {
+    let types = [DType::Float32, DType::Float64, DType::Float16, DType::BFloat16];
+    let passed: Vec<String> = types.into_iter().flat_map(|dtype| passing(of, dtype, || cases(dtype))).collect();
     assert!(passed.is_empty(), "{} mutants pass every test:\n{}", passed.len(), passed.join("\n"));
 }
 
 #[test]
 #[ignore = "takes minutes: part of `make test-full`"]
-fn every_guard_of_an_elementwise_kernel_is_missed() {
-    drop(Cuda::take()); // The emulator is opened before the first operand is made.
-    let cases = elementwise(DType::Float32);
-    every_guard_is_missed(DType::Float32, &cases, |kernel| !kernel.starts_with("upfirdn2d"));
+fn every_guard_of_elementwise_kernels() {
+    of_each_type(Family::Elementwise, elementwise);
 }
 
 #[test]
-#[ignore = "a survey: what passes is not listed yet"]
-fn every_guard_of_a_filter_is_missed() {
-    drop(Cuda::take());
-    let mut cases = filters(DType::Float32);
-    cases.extend(of_other_types(DType::Float32));
-    every_guard_is_missed(DType::Float32, &cases, |kernel| kernel.starts_with("upfirdn2d"));
+#[ignore = "takes minutes: part of `make test-full`"]
+fn every_guard_of_filters_of_four_taps() {
+    of_each_type(Family::Tiled, filters_of_four_taps);
+}
+
+#[test]
+#[ignore = "takes minutes: part of `make test-full`"]
+fn every_guard_of_general_filters() {
+    of_each_type(Family::General, filters_of_any_factors);
+}
+
+#[test]
+#[ignore = "takes minutes: part of `make test-full`"]
+fn every_guard_of_filters_of_channels_last() {
+    of_each_type(Family::ChannelsLast, |dtype| {
+        all([filters_of_any_factors(dtype), filters_of_four_taps(dtype), filters_of_many_channels(dtype)])
+    });
+}
+
+#[test]
+#[ignore = "takes minutes: part of `make test-full`"]
+fn every_guard_of_strided_filters() {
+    of_each_type(Family::Strided, filters_of_any_factors);
+}
+
+#[test]
+#[ignore = "takes minutes: part of `make test-full`"]
+fn every_guard_of_kernel_gradients_of_filters() {
+    of_each_type(Family::KernelGradient, |dtype| all([filters_of_any_factors(dtype), sums_of_filters(dtype)]));
+}
+
+#[test]
+#[ignore = "takes minutes: part of `make test-full`"]
+fn every_guard_of_taps_of_filters() {
+    of_each_type(Family::Taps, taps_of_filters);
+}
+
+#[test]
+#[ignore = "takes minutes: part of `make test-full`"]
+fn every_guard_of_last_steps_of_sums() {
+    of_each_type(Family::Finish, |dtype| all([sums_of_filters(dtype), of_other_types(dtype)]));
 }

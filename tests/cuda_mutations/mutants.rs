@@ -12,9 +12,17 @@ pub struct Kernel {
 
 /// A kernel with one change.
 pub struct Mutant {
-    /// The kernel's name and which change it is, the same until the PTX is built anew.
+    /// Which one of those of the kernel.
+    pub number: usize,
+    /// The kernel, the number, the change and what stood there.
     pub label: String,
     pub text: String,
+}
+
+/// All kernels that ship.
+pub fn kernels() -> Vec<&'static str> {
+    let entries = MODULES.iter().flat_map(|(_, text)| text.split(".visible .entry ").skip(1));
+    entries.map(|entry| entry.split('(').next().expect("a name")).collect()
 }
 
 impl Kernel {
@@ -31,11 +39,56 @@ impl Kernel {
         format!("{}{}\n", self.header, self.lines.join("\n"))
     }
 
-    fn changed(&self, number: usize, what: &str, line: String) -> Mutant {
+    /// What decides where a thread goes, in order: labels, branches, barriers, integer comparisons and operations on
+    /// predicates, with numbers for labels and without those of registers. Kernels of one source for several types with
+    /// the same skeleton have the same mutants.
+    pub fn skeleton(&self) -> Vec<String> {
+        let mut labels: Vec<&str> = Vec::new();
+        let mut number = |label| match labels.iter().position(|known| *known == label) {
+            Some(place) => place,
+            None => {
+                labels.push(label);
+                labels.len() - 1
+            }
+        };
+        let mut found = Vec::new();
+        for line in &self.lines {
+            let line = line.trim();
+            let opcode =
+                if line.starts_with('@') { line.split_once(' ').map_or("", |(_, rest)| rest.trim()) } else { line };
+            let is_comparison =
+                opcode.starts_with("setp.") && !opcode.split('.').nth(2).is_some_and(|of| of.starts_with('f'));
+            let is_logic = opcode.split_whitespace().next().is_some_and(|opcode| opcode.ends_with(".pred"));
+            let is_label = line.starts_with('$');
+            if is_label || is_comparison || is_logic || ["bra", "ret", "bar."].iter().any(|&o| opcode.starts_with(o)) {
+                let words =
+                    line.split(|c: char| c.is_whitespace() || ",;:".contains(c)).filter(|word| !word.is_empty());
+                let plain = words.map(|word| match word {
+                    label if label.starts_with('$') => format!("${}", number(label)),
+                    register if register.contains('%') => {
+                        register.trim_end_matches(|c: char| c.is_ascii_digit()).to_string()
+                    }
+                    other => other.to_string(),
+                });
+                found.push(plain.collect::<Vec<_>>().join(" "));
+            }
+        }
+        found
+    }
+
+    /// A number for the skeleton (FNV-1a).
+    pub fn fingerprint(&self) -> String {
+        let bytes = self.skeleton().join("\n").into_bytes();
+        let hash = bytes.iter().fold(0x811c_9dc5u32, |hash, &byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
+        format!("{hash:08x}")
+    }
+
+    fn changed(&self, line: usize, what: &str, to: String, number: usize) -> Mutant {
         let mut kernel = Kernel { name: self.name.clone(), header: self.header.clone(), lines: self.lines.clone() };
-        let original = std::mem::replace(&mut kernel.lines[number], line);
+        let original = std::mem::replace(&mut kernel.lines[line], to);
         let original = original.split_whitespace().collect::<Vec<_>>().join(" ");
-        Mutant { label: format!("{} {number} {what}: {original}", self.name), text: kernel.text() }
+        let label = format!("{} {} {number} {what}: {original}", self.name, self.fingerprint());
+        Mutant { number, label, text: kernel.text() }
     }
 
     /// Without each of its barriers.
@@ -80,9 +133,8 @@ impl Kernel {
 
     fn each(&self, change: impl Fn(&str) -> Vec<(&'static str, String)>) -> Vec<Mutant> {
         let all = self.lines.iter().enumerate().filter(|(number, _)| !self.is_short_division(*number));
-        all.flat_map(|(number, line)| change(line.trim()).into_iter().map(move |(what, to)| (number, what, to)))
-            .map(|(number, what, to)| self.changed(number, what, to))
-            .collect()
+        let changes = all.flat_map(|(line, text)| change(text.trim()).into_iter().map(move |change| (line, change)));
+        changes.enumerate().map(|(number, (line, (what, to)))| self.changed(line, what, to, number)).collect()
     }
 }
 

@@ -27,6 +27,8 @@ template <typename T> __device__ __forceinline__ void channels_last(const UpFirD
     }
     const T *input = pointer<const T>(p.input) + batch * p.input_strides[0] + channel;
     const i32 pixels = p.window_width * p.window_height;
+    // Not unrolled: sixteen bytes a thread keep memory busy, and the compiler got the end of the unrolled loop wrong.
+#pragma unroll 1
     for (i32 pixel = thread >> log2; pixel < pixels; pixel += THREADS >> log2) {
         const i32 row = divide(pixel, p.width_magic), column = pixel - row * p.window_width;
         const i32 x = axis_x.start + column, y = axis_y.start + row;

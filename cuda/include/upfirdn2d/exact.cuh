@@ -11,7 +11,7 @@ __device__ __forceinline__ void filter_one(const UpFirDn2dParameters &p, i64 bat
     // The first sample at or after the output's position and the tap that meets it.
     const auto first = [](Position output, i32 down, i64 pad, i32 up, i32 &tap) {
         const Position position = output * down - Position(pad);
-        const Position sample = position >= 0 ? (position + up - 1) / up : -(-position / up);
+        const Position sample = divide_up(position, up);
         tap = i32(sample * up - position);
         return i64(sample);
     };
@@ -22,12 +22,14 @@ __device__ __forceinline__ void filter_one(const UpFirDn2dParameters &p, i64 bat
     const bool separable = FINITE && taps.header->separable;
     const T *input = pointer<const T>(p.input) + batch * p.input_strides[0] + channel * p.input_strides[1];
     C sum = C(0);
+#pragma unroll 1
     for (; tap_y < p.taps_y; tap_y += p.up_y, row++) {
         if (u64(row) >= u64(p.input_height)) continue;
         const C *weights = separable ? taps.x : taps.full + i64(tap_y) * p.taps_x;
         const T *samples = input + row * p.input_strides[2];
         C across = separable ? C(0) : sum;
         i64 sample = column;
+#pragma unroll 1
         for (i32 tap = tap_x; tap < p.taps_x; tap += p.up_x, sample++) {
             if (u64(sample) < u64(p.input_width)) {
                 across = fma(widen(samples[sample * p.input_strides[3]]), weights[tap], across);
@@ -44,10 +46,11 @@ __device__ __forceinline__ void filter_one(const UpFirDn2dParameters &p, i64 bat
 template <typename T>
 __device__ __forceinline__ void filter_exactly(const UpFirDn2dParameters &p, const Tile &tile, i32 plane, i32 depth) {
     const i32 width = 1 << p.tile_width_log2, area = width << p.tile_height_log2;
+#pragma unroll 1
     for (i32 index = threadIdx.x; index < area * depth; index += THREADS) {
         const i32 line = index >> p.tile_width_log2, z = line >> p.tile_height_log2;
         const i32 x = tile.x + (index & (width - 1)), y = tile.y + line - (z << p.tile_height_log2);
-        if (x < p.output_width && y < p.output_height && plane + z < p.planes) {
+        if (x < p.output_width && y < p.output_height) {
             const u32 batch = u32(plane + z) / u32(p.channels);
             filter_one<T, i32, false>(p, batch, u32(plane + z) - batch * u32(p.channels), x, y);
         }

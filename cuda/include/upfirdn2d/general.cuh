@@ -14,14 +14,14 @@ template <typename T> __device__ __forceinline__ void general(const UpFirDn2dPar
     const Axis axis_x(tile.x, p.up_x, p.down_x, i32(p.pad_x)), axis_y(tile.y, p.up_y, p.down_y, i32(p.pad_y));
     const Taps<C> taps(staged, p.taps_x, p.taps_y);
     Taps<C>::stage(p.prepared, staged, p.taps_x, p.taps_y);
-    stage_origins(p, origins, tile, 1);
+    if (thread == 0) *origins = plane_offset(tile.plane, p.channels, p.input_strides);
     __syncthreads();
     const i32 separable = taps.header->separable;
     if (!taps.header->finite) return filter_exactly<T>(p, tile, tile.plane, 1);
     if (p.input_strides[3] == 1) {
-        load_window<T, true>(p, origins, window, 1, axis_x.start, axis_y.start);
+        load_window<T, true, true>(p, origins, window, 1, axis_x.start, axis_y.start);
     } else {
-        load_window<T, false>(p, origins, window, 1, axis_x.start, axis_y.start);
+        load_window<T, false, true>(p, origins, window, 1, axis_x.start, axis_y.start);
     }
     __syncthreads();
 

@@ -33,14 +33,16 @@ template <typename T> __device__ __forceinline__ void kernel_gradient_tiled(cons
         for (i32 y = 0; y < height; y++) {
             const i32 position_y = y * p.down_y + tap_y - axis_y.phase;
             const i32 row = position_y / p.up_y;
-            // What lies outside the input adds nothing, whatever the gradient there.
-            if (position_y < 0 || row * p.up_y != position_y || tile.y + y >= p.output_height) continue;
+            // What lies outside the input adds nothing, whatever the gradient there. A position before the first sample
+            // is less than one step before it, so no multiple of the step.
+            if (row * p.up_y != position_y || tile.y + y >= p.output_height) continue;
             if (u32(axis_y.start + row) >= u32(p.input_height)) continue;
             C products = C(0);
+#pragma unroll 1
             for (i32 x = lane; x < width; x += 32) {
                 const i32 position_x = x * p.down_x + tap_x - axis_x.phase;
                 const i32 column = position_x / p.up_x;
-                const bool meets = position_x >= 0 && column * p.up_x == position_x && tile.x + x < p.output_width;
+                const bool meets = column * p.up_x == position_x && tile.x + x < p.output_width;
                 if (meets && u32(axis_x.start + column) < u32(p.input_width)) {
                     products = fma(gradient[(y << p.tile_width_log2) + x], window[row * p.window_width + column], products);
                 }
@@ -66,8 +68,9 @@ template <typename T> __device__ __forceinline__ void kernel_gradient_strided(co
     const i64 tap = i64(blockIdx.x) / p.blocks, chunk = i64(blockIdx.x) - tap * p.blocks;
     const i64 tap_y = tap / p.taps_x, tap_x = tap - tap_y * p.taps_x;
     double sum = 0.0;
-    for (i32 k = threadIdx.x; k < CHUNK; k += THREADS) {
-        const i64 index = chunk * CHUNK + k, lines = index / p.output_width, plane = lines / p.output_height;
+#pragma unroll 1
+    for (i32 start = 0; start < CHUNK; start += THREADS) {
+        const i64 index = chunk * CHUNK + start + threadIdx.x, lines = index / p.output_width, plane = lines / p.output_height;
         if (plane >= p.planes) break;
         const i64 x = index - lines * p.output_width, y = lines - plane * p.output_height;
         const i64 position_x = x * p.down_x + tap_x - p.pad_x, position_y = y * p.down_y + tap_y - p.pad_y;

@@ -126,10 +126,9 @@ template <typename T, int UP, int DOWN> struct Tiled {
 
     // Rows that do not begin at whole vectors are put together in shared memory, so that stores stay consecutive.
     static __device__ __forceinline__ void store_staged(const UpFirDn2dParameters &p, C *staging, const Tile &tile,
-                                                        bool busy, i32 own, const C (&sums)[HEIGHT][WIDTH]) {
+                                                        i32 planes, bool busy, i32 own, const C (&sums)[HEIGHT][WIDTH]) {
         __syncthreads();
         const i32 width = 1 << p.tile_width_log2, plane = width << p.tile_height_log2;
-        const i32 left = i32(p.planes) - tile.plane, planes = left < p.planes_per_block ? left : p.planes_per_block;
         if (busy) {
 #pragma unroll
             for (int j = 0; j < HEIGHT; j++) {
@@ -138,6 +137,7 @@ template <typename T, int UP, int DOWN> struct Tiled {
             }
         }
         __syncthreads();
+#pragma unroll 1
         for (i32 index = threadIdx.x; index < plane * planes; index += THREADS) {
             const i32 line = index >> p.tile_width_log2, x = tile.x + (index & (width - 1));
             const i32 z = line >> p.tile_height_log2, y = tile.y + line - (z << p.tile_height_log2);
@@ -159,15 +159,19 @@ template <typename T, int UP, int DOWN> struct Tiled {
         const i32 thread_z = thread >> (across + down);
         const Tile tile(p.tiles_x, p.tiles_y, p.tile_width_log2, p.tile_height_log2, depth);
         const Taps<C> taps(staged, TAPS, TAPS);
-        Taps<C>::stage(p.prepared, staged, TAPS, TAPS);
-        const i32 planes = stage_origins(p, origins, tile, depth);
+        static_assert(Taps<C>::words(TAPS, TAPS) <= THREADS, "a thread for each word");
+        if (thread < Taps<C>::words(TAPS, TAPS)) Taps<C>::stage_word(p.prepared, staged, thread);
+        // Of every thread's plane, whether there is one or not.
+        origins[thread] = plane_offset(tile.plane + thread, p.channels, p.input_strides);
+        const i32 left = i32(p.planes) - tile.plane, planes = left < depth ? left : depth;
         __syncthreads();
-        if (!taps.header->finite) return filter_exactly<T>(p, tile, tile.plane, depth);
+        if (!taps.header->finite) return filter_exactly<T>(p, tile, tile.plane, planes);
         const Axis x(tile.x, UP, DOWN, i32(p.pad_x)), y(tile.y, UP, DOWN, i32(p.pad_y));
-        load_window<T, true>(p, origins, window, planes, x.start, y.start);
+        constexpr bool LONG = (32 - 1) * STEP_X + COLUMNS > 3 * 32; // of a tile of 32 threads, which is the widest
+        load_window<T, true, LONG>(p, origins, window, planes, x.start, y.start);
         __syncthreads();
 
-        const bool busy = thread_z < depth && tile.plane + thread_z < p.planes;
+        const bool busy = thread_z < planes;
         const i32 plane = tile.plane + thread_z;
         C sums[HEIGHT][WIDTH];
 #pragma unroll
@@ -185,7 +189,7 @@ template <typename T, int UP, int DOWN> struct Tiled {
         }
         if (!p.aligned_output) {
             const i32 line = (thread_z << p.tile_height_log2) + thread_y * HEIGHT;
-            return store_staged(p, window, tile, busy, (line << p.tile_width_log2) + thread_x * WIDTH, sums);
+            return store_staged(p, window, tile, planes, busy, (line << p.tile_width_log2) + thread_x * WIDTH, sums);
         }
         const i32 column = tile.x + thread_x * WIDTH, first = tile.y + thread_y * HEIGHT;
         if (!busy || column >= p.output_width) return;

@@ -2,18 +2,24 @@
 #pragma once
 #include "upfirdn2d/taps.cuh"
 
+// Rounded up, whatever the sign of the dividend; the divisor is positive.
+template <typename Integer> __device__ __forceinline__ Integer divide_up(Integer value, i32 divisor) {
+    const Integer quotient = value / divisor;
+    return quotient + (value - quotient * divisor > 0);
+}
+
 // Outputs begin at `first`; input `start` is the first that any of them uses, by tap `phase` of output `first`.
 struct Axis {
     i32 start, phase;
     __device__ __forceinline__ Axis(i32 first, i32 up, i32 down, i32 pad) {
         const i32 position = first * down - pad;
-        start = position >= 0 ? (position + up - 1) / up : -(-position / up);
+        start = divide_up(position, up);
         phase = start * up - position;
     }
 };
 
 // Exact for the small numbers of a tile: value * divisor < 2^32.
-__device__ __forceinline__ i32 divide(i32 value, u32 magic) { return magic ? i32(__umulhi(u32(value), magic)) : value; }
+__device__ __forceinline__ i32 divide(i32 value, u32 magic) { return i32(__umulhi(u32(value), magic)); }
 
 struct Tile {
     i32 x, y;    // first output
@@ -33,26 +39,20 @@ __device__ __forceinline__ i64 plane_offset(i32 plane, i64 channels, const i64 (
     return i64(batch) * strides[0] + i64(u32(plane) - batch * u32(channels)) * strides[1];
 }
 
-// The offsets of the tile's planes, in shared memory; a barrier must follow.
-__device__ __forceinline__ i32 stage_origins(const UpFirDn2dParameters &p, i64 *origins, const Tile &tile, i32 depth) {
-    const i32 thread = threadIdx.x, left = i32(p.planes) - tile.plane, planes = left < depth ? left : depth;
-    if (thread < planes) origins[thread] = plane_offset(tile.plane + thread, p.channels, p.input_strides);
-    return planes;
-}
-
-// Neighbouring threads read neighbouring columns of one row, beginning at a whole sector of memory; four loads are under
-// way before the first is stored. ADJACENT: columns lie side by side in memory. WARPS: one warp a row.
-template <typename T, bool ADJACENT, bool WARPS, typename C>
+// Neighbouring threads read neighbouring columns of one row. ADJACENT: columns lie side by side in memory. WARPS: one
+// warp a row, beginning at a whole sector of memory; otherwise a row has a thread for each column. LONG: rows may have
+// more columns than three warps, so four loads are under way before the first is stored.
+template <typename T, bool ADJACENT, bool WARPS, bool LONG, typename C>
 __device__ __forceinline__ void load_rows(const UpFirDn2dParameters &p, const i64 *origins, C *window, i32 planes,
                                           i32 start_x, i32 start_y) {
     const i32 thread = threadIdx.x, width = p.window_width, lines = p.window_height * planes;
     const i32 row_threads_log2 = WARPS ? 5 : p.row_threads_log2, row_threads = 1 << row_threads_log2;
     const i64 stride_x = ADJACENT ? 1 : p.input_strides[3];
     // Columns before the window that share its first sector: the loads begin there, and skip them.
-    const i32 ahead = ADJACENT ? start_x & i32(32 / sizeof(T) - 1) : 0;
+    const i32 ahead = ADJACENT && WARPS ? start_x & i32(32 / sizeof(T) - 1) : 0;
     // The columns from `low` on are inside the input, `known` of them.
-    const i32 low = start_x < 0 ? -start_x : 0, left = i32(p.input_width) - start_x, end = left < width ? left : width;
-    const i32 known = end > low ? end - low : 0;
+    const i32 low = min(max(-start_x, 0), width), known = min(max(i32(p.input_width) - start_x, low), width) - low;
+#pragma unroll 1
     for (i32 line = thread >> row_threads_log2; line < lines; line += THREADS >> row_threads_log2) {
         const i32 z = divide(line, p.height_magic), row = line - z * p.window_height, y = start_y + row;
         const u32 columns = u32(y) < u32(p.input_height) ? known : 0;
@@ -60,35 +60,43 @@ __device__ __forceinline__ void load_rows(const UpFirDn2dParameters &p, const i6
         C *target = window + z * p.plane_pitch + row * p.pitch + column;
         const T *source =
             pointer<const T>(p.input) + origins[z] + y * i32(p.input_strides[2]) + (start_x + column) * stride_x;
-        for (; column + 3 * row_threads < width; column += 4 * row_threads) {
-            C values[4];
+        if constexpr (WARPS && LONG) {
+#pragma unroll 1
+            for (; column + 3 * row_threads < width; column += 4 * row_threads) {
+                C values[4];
 #pragma unroll
-            for (int k = 0; k < 4; k++) {
-                const bool inside = u32(column + k * row_threads - low) < columns;
-                values[k] = inside ? widen(source[k * row_threads * stride_x]) : C(0);
-            }
+                for (int k = 0; k < 4; k++) {
+                    const bool inside = u32(column + k * row_threads - low) < columns;
+                    values[k] = inside ? widen(source[k * row_threads * stride_x]) : C(0);
+                }
 #pragma unroll
-            for (int k = 0; k < 4; k++) {
-                if ((WARPS && k > 0) || column + k * row_threads >= 0) target[k * row_threads] = values[k];
+                for (int k = 0; k < 4; k++) {
+                    if (!ADJACENT || k > 0 || column >= 0) target[k * row_threads] = values[k];
+                }
+                source += 4 * row_threads * stride_x;
+                target += 4 * row_threads;
             }
-            source += 4 * row_threads * stride_x;
-            target += 4 * row_threads;
         }
-        for (; column < width; column += row_threads) {
-            const C value = u32(column - low) < columns ? widen(*source) : C(0);
-            if (column >= 0) *target = value;
-            source += row_threads * stride_x;
-            target += row_threads;
+        const auto value = [&]() { return u32(column - low) < columns ? widen(*source) : C(0); };
+        if constexpr (WARPS) {
+#pragma unroll 1
+            for (; column < width; column += row_threads) {
+                if (!ADJACENT || column >= 0) *target = value();
+                source += row_threads * stride_x;
+                target += row_threads;
+            }
+        } else if (column < width) {
+            *target = value();
         }
     }
 }
 
-template <typename T, bool ADJACENT, typename C>
+template <typename T, bool ADJACENT, bool LONG, typename C>
 __device__ __forceinline__ void load_window(const UpFirDn2dParameters &p, const i64 *origins, C *window, i32 planes,
                                             i32 start_x, i32 start_y) {
     if (p.row_threads_log2 == 5) {
-        load_rows<T, ADJACENT, true>(p, origins, window, planes, start_x, start_y);
+        load_rows<T, ADJACENT, true, LONG>(p, origins, window, planes, start_x, start_y);
     } else {
-        load_rows<T, ADJACENT, false>(p, origins, window, planes, start_x, start_y);
+        load_rows<T, ADJACENT, false, LONG>(p, origins, window, planes, start_x, start_y);
     }
 }

@@ -59,9 +59,11 @@ pub fn sum(call: &Call<'_>) -> Result<()> {
             for (place, input) in addresses.iter_mut().zip(group) {
                 *place = address(input);
             }
-            let threads = (count as u64).div_ceil(16 / dtype.size() as u64);
+            // One for each vector, and one for each element that fills none.
+            let lanes = 16 / dtype.size() as i64;
+            let threads = count / lanes + count % lanes;
             let kernel = format!("sum_{}", suffix(dtype));
-            let launch = Launch { module: MODULE, kernel: &kernel, blocks: blocks(threads as i64), shared_bytes: 0 };
+            let launch = Launch { module: MODULE, kernel: &kernel, blocks: blocks(threads), shared_bytes: 0 };
             let parameters = SumParameters {
                 output: address(output),
                 accumulator_in,
