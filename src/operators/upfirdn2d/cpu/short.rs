@@ -236,7 +236,7 @@ impl<'a, 'b, T: Element> Writer<'a, 'b, T> {
                     }
                     self.target = self.target.wrapping_byte_offset(rows.target);
                 }
-                self.to_next_plane(&mut windows);
+                self.go_to_next_plane(&mut windows);
                 self.target = self.target.wrapping_byte_offset(target_rest);
             }
         }
@@ -244,7 +244,7 @@ impl<'a, 'b, T: Element> Writer<'a, 'b, T> {
 
     /// Goes on from the row after a plane's last to the first of the next plane.
     #[inline(always)]
-    fn to_next_plane<R: Access<T>, W: Windows<R, P>, const P: usize>(&mut self, windows: &mut [W; 2])
+    fn go_to_next_plane<R: Access<T>, W: Windows<R, P>, const P: usize>(&mut self, windows: &mut [W; 2])
     where
         T: Element<Compute = R::Number>,
     {
