@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import pathlib
+import sys
 
 import pytest
 
@@ -12,6 +13,7 @@ SPEC = importlib.util.spec_from_file_location("definedness", ROOT / "cuda" / "de
 assert SPEC is not None
 assert SPEC.loader is not None
 definedness = importlib.util.module_from_spec(SPEC)
+sys.modules[SPEC.name] = definedness  # where its data classes look for their module
 SPEC.loader.exec_module(definedness)
 
 LOOP = """
