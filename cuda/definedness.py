@@ -26,8 +26,7 @@ class Instruction:
     @property
     def decides(self) -> bool:
         """Whether what it reads decides where a thread goes."""
-        is_comparison = re.match(r"setp\.\w+\.[subf]", self.text) and not re.match(r"setp\.\w+\.f", self.text)
-        return bool(is_comparison) or self.text.startswith("@") or bool(re.match(r"(and|or|not|xor)\.pred", self.text))
+        return bool(re.match(r"@|setp\.\w+\.[sub]|(and|or|not|xor)\.pred", self.text))
 
 
 def parse(text: str) -> Instruction:

@@ -27,6 +27,7 @@ mod strip;
 mod sums;
 mod tile;
 mod windows;
+mod writer;
 
 use std::ops::Range;
 

@@ -1,0 +1,369 @@
+//! Writes the rows of a short kernel: block by block, edges with masks, whole lines past the caches.
+#![allow(clippy::needless_range_loop)] // Closures would be compiled without the level's instructions.
+
+use std::ops::Range;
+
+use super::registers::Access;
+use super::rows::{Ahead, LINE, Rows};
+use super::short::ShortRows;
+use super::windows::Windows;
+use crate::core::dtype::Element;
+
+/// Rows of so many blocks at most have no middle worth a loop of its own.
+const NARROW: usize = 4;
+
+/// How many rows ahead the memory of narrow rows is asked for.
+const NARROW_AHEAD: isize = 12;
+
+/// Writes rows of outputs.
+pub struct Writer<'a, 'b, T: Element> {
+    rows: &'a ShortRows<'b, T>,
+    /// The last source, from which rows ahead are counted.
+    last: *const u8,
+    target: *mut T,
+}
+
+impl<'a, 'b, T: Element> Writer<'a, 'b, T> {
+    /// A writer of these rows.
+    #[inline(always)]
+    pub fn new(rows: &'a ShortRows<'b, T>) -> Self {
+        Writer { rows, last: rows.sources[rows.sources.len() - 1].cast(), target: rows.target }
+    }
+
+    /// Writes all rows; the windows are those of each phase.
+    ///
+    /// # Safety
+    /// The promise of [`write`](super::short::write).
+    #[inline(always)]
+    pub unsafe fn all<R: Access<T>, W: Windows<R, P> + Copy, const P: usize>(mut self, mut windows: [W; 2])
+    where
+        T: Element<Compute = R::Number>,
+    {
+        // SAFETY: the promise of `write`.
+        unsafe {
+            if self.rows.count <= NARROW * P * R::LANES {
+                return self.narrow(windows);
+            }
+            let (rows, phases, planes) = (self.rows.rows, self.rows.phases, self.rows.planes);
+            let target_rest = planes.target.wrapping_sub(rows.target.wrapping_mul(rows.count as isize));
+            let mut parts = self.parts::<R, W, P>();
+            let mut misaligned = self.target as usize % LINE;
+            for _ in 0..planes.count {
+                let mut phase = 0;
+                for _ in 0..rows.count {
+                    if self.rows.streaming && self.target as usize % LINE != misaligned {
+                        misaligned = self.target as usize % LINE;
+                        parts = self.parts::<R, W, P>();
+                    }
+                    // A copy, which can stay in registers.
+                    let row = windows[phase];
+                    self.part(&row, &parts[0]);
+                    if parts[1].end > parts[0].end {
+                        self.part(&row, &parts[1]);
+                    }
+                    windows[phase].advance(rows.source);
+                    phase += 1;
+                    if phase == phases {
+                        phase = 0;
+                        self.last = self.last.wrapping_offset(rows.source);
+                    }
+                    self.target = self.target.wrapping_byte_offset(rows.target);
+                }
+                self.go_to_next_plane(&mut windows);
+                self.target = self.target.wrapping_byte_offset(target_rest);
+            }
+        }
+    }
+
+    /// How many rows of a plane are of a phase.
+    #[inline(always)]
+    fn rows_of(&self, phase: usize) -> usize {
+        (self.rows.rows.count + self.rows.phases - 1 - phase) / self.rows.phases
+    }
+
+    /// Goes on from the row after a plane's last to the first of the next plane.
+    #[inline(always)]
+    fn go_to_next_plane<R: Access<T>, W: Windows<R, P>, const P: usize>(&mut self, windows: &mut [W; 2])
+    where
+        T: Element<Compute = R::Number>,
+    {
+        let (rows, phases) = (self.rows.rows, self.rows.phases);
+        for phase in 0..phases {
+            let done = self.rows_of(phase) as isize;
+            windows[phase].advance(self.rows.planes.source.wrapping_sub(rows.source.wrapping_mul(done)));
+        }
+        let done = (rows.count / phases) as isize;
+        let rest = self.rows.planes.source.wrapping_sub(rows.source.wrapping_mul(done));
+        self.last = self.last.wrapping_offset(rest);
+    }
+
+    /// Rows of a few blocks, whose masks are made once. One phase after the other: what each needs stays in registers.
+    #[inline(always)]
+    unsafe fn narrow<R: Access<T>, W: Windows<R, P> + Copy, const P: usize>(&mut self, windows: [W; 2])
+    where
+        T: Element<Compute = R::Number>,
+    {
+        let (Rows { source, target, .. }, width, start) = (self.rows.rows, self.rows.count, self.rows.start);
+        let (planes, phases) = (self.rows.planes, self.rows.phases);
+        let lines = [self.target as usize, target as usize, planes.target as usize, width * size_of::<T>()]
+            .iter()
+            .all(|n| n.is_multiple_of(LINE));
+        let streamed = if self.rows.streaming && lines { width } else { 0 };
+        let soon = if self.rows.ahead.is_some() { target.wrapping_mul(NARROW_AHEAD) } else { 0 };
+        let (inside, step) = (self.rows.inside as isize, (W::STEP * R::LANES) as isize);
+        let (blocks, full) = (width.div_ceil(P * R::LANES), P * R::LANES);
+        let whole = streamed == 0 && width == blocks * full;
+        // SAFETY: the register exists.
+        let mut masks = [unsafe { W::masks(start, inside) }; NARROW + 1];
+        for block in 1..=blocks {
+            // SAFETY: as above.
+            masks[block] = unsafe { W::masks(start + block as isize * step, inside) };
+        }
+        let first = self.target;
+        for phase in 0..phases {
+            let (count, target) = (self.rows_of(phase), target.wrapping_mul(phases as isize));
+            let source_rest = planes.source.wrapping_sub(source.wrapping_mul(count as isize));
+            let target_rest = planes.target.wrapping_sub(target.wrapping_mul(count as isize));
+            let mut windows = windows[phase];
+            self.target = first.wrapping_byte_offset(self.rows.rows.target.wrapping_mul(phase as isize));
+            for _ in 0..planes.count {
+                for _ in 0..count {
+                    // SAFETY: the promise of `write`.
+                    unsafe {
+                        if streamed == 0 {
+                            // Rows so short are no stream that the processor would see coming.
+                            R::prefetch(self.target.wrapping_byte_offset(soon).cast());
+                        }
+                        let mut current = windows.at_edge(start, masks[0]);
+                        for block in 0..blocks {
+                            let column = start + (block as isize + 1) * step;
+                            let next = windows.at_edge(column, masks[block + 1]);
+                            let values = windows.outputs(&current, &next);
+                            if whole {
+                                for p in 0..P {
+                                    values[p].store(self.target.add(block * full + p * R::LANES));
+                                }
+                            } else {
+                                self.store(values, block * full, width, streamed);
+                            }
+                            current = next;
+                        }
+                    }
+                    windows.advance(source);
+                    self.target = self.target.wrapping_byte_offset(target);
+                }
+                windows.advance(source_rest);
+                self.target = self.target.wrapping_byte_offset(target_rest);
+            }
+        }
+    }
+
+    /// Stores the part below `end` of a block that starts at `q`, streamed below `streamed`.
+    #[inline(always)]
+    unsafe fn store<R: Access<T>, const P: usize>(&self, values: [R; P], q: usize, end: usize, streamed: usize)
+    where
+        T: Element<Compute = R::Number>,
+    {
+        for p in 0..P {
+            let place = q + p * R::LANES;
+            // SAFETY: the promise of `write`; places are below `end`.
+            unsafe {
+                match end.saturating_sub(place) {
+                    0 => {}
+                    rest if rest < R::LANES => values[p].store_part(self.target.add(place), rest),
+                    _ if place + R::LANES <= streamed => values[p].stream(self.target.add(place)),
+                    _ => values[p].store(self.target.add(place)),
+                }
+            }
+        }
+    }
+
+    /// Asks for some columns of the rows that will be read soon.
+    #[inline(always)]
+    fn ask<R: Access<T>>(&self, column: isize, rows: usize, columns: usize)
+    where
+        T: Element<Compute = R::Number>,
+    {
+        // Where nothing is to come, the line at hand is asked for: a branch would cost more.
+        let ahead = self.rows.ahead.unwrap_or(Ahead::NONE);
+        let soon = self.last.wrapping_offset(column * size_of::<T>() as isize);
+        for line in 0..(columns * size_of::<T>()).div_ceil(LINE) {
+            ahead.ask::<R>(soon.wrapping_add(line * LINE), rows);
+        }
+    }
+
+    /// `count` blocks inside, from output `q` on, `B` at a time; what is left of them is left. All choices are made
+    /// outside of the loop, which is so short that branches would be most of it.
+    #[inline(always)]
+    unsafe fn inside<R: Access<T>, W: Windows<R, P>, const P: usize, const B: usize, const STREAMS: bool>(
+        &self,
+        windows: &W,
+        (current, column, q): (&mut W::Registers, &mut isize, &mut usize),
+        mut count: usize,
+    ) -> usize
+    where
+        T: Element<Compute = R::Number>,
+    {
+        // SAFETY: the promise of `write`.
+        unsafe {
+            while count >= B {
+                self.ask::<R>(*column, W::STEP, B * W::STEP * R::LANES);
+                let values = windows.steps::<B>(current, *column as usize);
+                for block in 0..B {
+                    for p in 0..P {
+                        let place = self.target.add(*q + (block * P + p) * R::LANES);
+                        if STREAMS { values[block][p].stream(place) } else { values[block][p].store(place) }
+                    }
+                }
+                *column += (B * W::STEP * R::LANES) as isize;
+                *q += B * P * R::LANES;
+                count -= B;
+            }
+        }
+        count
+    }
+
+    /// Lines are streamed whole; what stands before the first is a part of its own.
+    #[inline(always)]
+    unsafe fn parts<R: Access<T>, W: Windows<R, P>, const P: usize>(&self) -> [Part<W::Masks>; 2]
+    where
+        T: Element<Compute = R::Number>,
+    {
+        let (count, size) = (self.rows.count, size_of::<T>());
+        let misaligned = self.target as usize % LINE;
+        let head = (LINE - misaligned) % LINE / size;
+        let streaming = self.rows.streaming && misaligned.is_multiple_of(size) && head.is_multiple_of(P);
+        // SAFETY: the register exists.
+        unsafe {
+            if !streaming || head >= count {
+                return [Part::new::<T, R, W, P>(self.rows, 0..count, 0); 2];
+            }
+            let streamed = head + (count - head) * size / LINE * LINE / size;
+            let rest = Part::new::<T, R, W, P>(self.rows, head..count, streamed);
+            [if head == 0 { rest } else { Part::new::<T, R, W, P>(self.rows, 0..head, 0) }, rest]
+        }
+    }
+
+    /// Writes a part of a row.
+    #[inline(always)]
+    unsafe fn part<R: Access<T>, W: Windows<R, P>, const P: usize>(&self, windows: &W, part: &Part<W::Masks>)
+    where
+        T: Element<Compute = R::Number>,
+    {
+        let (full, step) = (P * R::LANES, (W::STEP * R::LANES) as isize);
+        // Blocks that fill a line, which is then written back to back, and the lines they are summed from.
+        let at_once = const {
+            let bytes = P * R::LANES * size_of::<T>();
+            let read = W::STEP * R::LANES * size_of::<T>();
+            let bytes = if read < bytes { read } else { bytes };
+            let at_least = W::AT_ONCE;
+            if bytes * at_least < LINE { LINE / bytes } else { at_least }
+        };
+        let Part { mut column, mut q, end, streamed, .. } = *part;
+        let streams = q < streamed;
+        // SAFETY: the promise of `write`; loads stay inside, stores below `end`.
+        unsafe {
+            if streams {
+                // The last line is not streamed whole: stores to it would wait for it.
+                R::prefetch(self.target.wrapping_add(end).cast());
+            }
+            self.ask::<R>(column, W::STEP, W::STEP * R::LANES);
+            let mut current = windows.at_edge(column, part.first);
+            column += step;
+            // One place where the edges are compiled.
+            let mut inside = part.inside;
+            let mut edges = part.before;
+            loop {
+                for edge in 0..edges {
+                    let masks = match part.after.get(edge) {
+                        Some(&masks) if inside == 0 => masks,
+                        _ => W::masks(column, self.rows.inside as isize),
+                    };
+                    self.ask::<R>(column, W::STEP, W::STEP * R::LANES);
+                    let next = windows.at_edge(column, masks);
+                    self.store(windows.outputs(&current, &next), q, end, streamed);
+                    (current, q, column) = (next, q + full, column + step);
+                }
+                if q >= end {
+                    return;
+                }
+                // One of these is compiled: the number of blocks is a constant.
+                let state = (&mut current, &mut column, &mut q);
+                inside = match (at_once, streams) {
+                    (1, false) => self.inside::<R, W, P, 1, false>(windows, state, inside),
+                    (1, true) => self.inside::<R, W, P, 1, true>(windows, state, inside),
+                    (2, false) => self.inside::<R, W, P, 2, false>(windows, state, inside),
+                    (2, true) => self.inside::<R, W, P, 2, true>(windows, state, inside),
+                    (_, false) => self.inside::<R, W, P, 4, false>(windows, state, inside),
+                    (_, true) => self.inside::<R, W, P, 4, true>(windows, state, inside),
+                };
+                let state = (&mut current, &mut column, &mut q);
+                inside = match (at_once, streams) {
+                    (1, _) => 0,
+                    (_, false) => self.inside::<R, W, P, 1, false>(windows, state, inside),
+                    (_, true) => self.inside::<R, W, P, 1, true>(windows, state, inside),
+                };
+                edges = (end - q).div_ceil(full);
+            }
+        }
+    }
+}
+
+/// Outputs of a row that are written in one go, and what is known of them before the first row.
+#[derive(Clone, Copy)]
+struct Part<M> {
+    /// The first output.
+    q: usize,
+    /// Where they end.
+    end: usize,
+    /// Below this they are streamed.
+    streamed: usize,
+    /// Where the first register starts.
+    column: isize,
+    /// Its places inside.
+    first: M,
+    /// Blocks whose registers reach over the edge, before those inside.
+    before: usize,
+    /// Blocks of registers inside, all stored alike.
+    inside: usize,
+    /// The places inside of the registers after those.
+    after: [M; 3],
+}
+
+impl<M: Copy> Part<M> {
+    /// # Safety
+    /// The register's level was detected.
+    #[inline(always)]
+    unsafe fn new<T, R, W, const P: usize>(rows: &ShortRows<'_, T>, outputs: Range<usize>, streamed: usize) -> Self
+    where
+        T: Element<Compute = R::Number>,
+        R: Access<T>,
+        W: Windows<R, P, Masks = M>,
+    {
+        let (q, end, full, step) = (outputs.start, outputs.end, P * R::LANES, (W::STEP * R::LANES) as isize);
+        let (column, columns) = (rows.start + (q / P * W::STEP) as isize, rows.inside as isize);
+        let limit = if q < streamed { streamed } else { end };
+        let blocks = ((limit - q) / full) as isize;
+        // Each block ends with the register that the next starts with.
+        let before = ((-column + step - 1).div_euclid(step) - 1).clamp(0, blocks);
+        let inside = ((columns - column).div_euclid(step) - 1 - before).clamp(0, blocks - before);
+        // Without such blocks all are alike.
+        let before = if inside == 0 { 0 } else { before };
+        let after = column + (1 + before + inside) * step;
+        // SAFETY: the caller's promise.
+        unsafe {
+            let masks =
+                [W::masks(after, columns), W::masks(after + step, columns), W::masks(after + 2 * step, columns)];
+            Part {
+                q,
+                end,
+                streamed,
+                column,
+                first: W::masks(column, columns),
+                before: before as usize,
+                inside: inside as usize,
+                after: masks,
+            }
+        }
+    }
+}
