@@ -13,6 +13,7 @@ use super::scratch::Scratch;
 use super::short::{self, Short, ShortRows};
 use super::sums::{self, Filter, Sums};
 use super::tile::{Tile, Worker};
+use super::twins::{self, PairedRows};
 use crate::core::dtype::{BFloat16, Element, Float16};
 use crate::core::error::Result;
 use crate::devices::cpu::simd;

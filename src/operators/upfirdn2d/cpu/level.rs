@@ -34,15 +34,19 @@ macro_rules! level_loops {
             }
             #[target_feature(enable = $features)]
             unsafe fn write_phases<const P: usize>(
-                sources: &[*const S],
-                taps: &[$number],
-                bounds: &[usize],
+                terms: (&[*const S], &[$number], &[usize]),
                 target: *mut D,
                 count: usize,
                 rows: Rows,
+                stores: Stores,
             ) {
                 // SAFETY: the caller's promise.
-                unsafe { phases::write::<S, D, Self, P>(sources, taps, bounds, target, count, rows) }
+                unsafe { phases::write::<S, D, Self, P>(terms, target, count, rows, stores) }
+            }
+            #[target_feature(enable = $features)]
+            unsafe fn write_pairs(rows: &PairedRows<'_, S>, target: *mut D, count: usize) -> bool {
+                // SAFETY: the caller's promise.
+                unsafe { twins::write::<S, D, Self>(rows, target, count) }
             }
         }
     };

@@ -26,6 +26,7 @@ mod short;
 mod strip;
 mod sums;
 mod tile;
+mod twins;
 mod windows;
 mod writer;
 

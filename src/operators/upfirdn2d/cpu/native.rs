@@ -10,6 +10,7 @@ use super::scratch::Scratch;
 use super::short::Short;
 use super::sums::{self, Sums};
 use super::tile::{Tile, Worker};
+use super::twins::PairedRows;
 use crate::core::dtype::{Compute, Element};
 use crate::core::error::Result;
 
@@ -22,15 +23,18 @@ impl<C: Compute, S: Element<Compute = C>, D: Element<Compute = C>> Sums<S, D> fo
         unsafe { sums::write::<S, D, Self>(sources, taps, target, count, rows, stores) }
     }
     unsafe fn write_phases<const P: usize>(
-        sources: &[*const S],
-        taps: &[C],
-        bounds: &[usize],
+        terms: (&[*const S], &[C], &[usize]),
         target: *mut D,
         count: usize,
         rows: Rows,
+        stores: Stores,
     ) {
         // SAFETY: the caller's promise.
-        unsafe { phases::write::<S, D, Self, P>(sources, taps, bounds, target, count, rows) }
+        unsafe { phases::write::<S, D, Self, P>(terms, target, count, rows, stores) }
+    }
+    // Too few registers to keep two sums' terms in.
+    unsafe fn write_pairs(_rows: &PairedRows<'_, S>, _target: *mut D, _count: usize) -> bool {
+        false
     }
 }
 

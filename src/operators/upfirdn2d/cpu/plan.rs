@@ -4,6 +4,7 @@
 use super::factor::Taps;
 use super::layout::Layout;
 use super::short::Form;
+use super::twins;
 use crate::core::dtype::{Compute, Element};
 use crate::devices::cpu::features::last_level_cache;
 use crate::operators::upfirdn2d::params::{Axis, Geometry};
@@ -141,8 +142,8 @@ fn choose_order<C: Compute>(geometry: &Geometry, taps: &Taps<C>) -> (Order, f64)
     let vertical = input * (ny + 2.0) + output * (nx + 2.0 + shuffle);
     let horizontal = share * (input * 2.0 + output * (nx + 2.0 + shuffle)) + output * (ny + 2.0);
     let direct = share * input * 2.0 + output * (nx * ny + 2.0 + shuffle);
-    if taps.separable.is_some() && Form::exists(x) {
-        // Any layout of such a call sums in the order that the loops in registers have.
+    if taps.separable.is_some() && (Form::exists(x) || twins::exist(x)) {
+        // Any layout of such a call sums in the order that its loops have.
         return (Order::VerticalFirst, vertical);
     }
     // Where both exist, the direct sum must not round more often than the two sums.

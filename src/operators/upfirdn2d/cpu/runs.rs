@@ -30,22 +30,43 @@ pub struct Run {
     pub support: Support,
 }
 
+impl Run {
+    fn new(axis: &Axis, first: usize, count: usize, (outputs, inputs): (usize, usize)) -> Self {
+        Run { first, count, outputs, inputs, support: axis.support(first as i64) }
+    }
+}
+
 /// All rows of a tile: those at the border alone, the others phase by phase.
 pub fn runs(axis: &Axis, rows: &Range<usize>) -> impl Iterator<Item = Run> {
+    let (inner, period) = (interior(axis, rows), period(axis));
+    let border = (rows.start..inner.start).chain(inner.end..rows.end).map(|first| (first, 1));
+    let first_period = inner.start..inner.end.min(inner.start + period.0);
+    let phases = first_period.map(move |first| (first, (inner.end - first).div_ceil(period.0)));
+    border.chain(phases).map(move |(first, count)| Run::new(axis, first, count, period))
+}
+
+/// As `runs`, where all rows but those at the border can be taken two at a time: the rows of such a run are the first
+/// of each pair.
+pub fn runs_of_pairs(axis: &Axis, rows: &Range<usize>) -> Option<(Run, Range<usize>)> {
+    let (inner, (outputs, inputs)) = (interior(axis, rows), period(axis));
+    let pairs = inner.len() / 2;
+    if outputs > 2 || pairs == 0 {
+        return None;
+    }
+    let run = Run::new(axis, inner.start, pairs, (2, inputs * 2 / outputs));
+    Some((run, inner.start..inner.start + 2 * pairs))
+}
+
+/// The rows whose taps all lie inside the input.
+fn interior(axis: &Axis, rows: &Range<usize>) -> Range<usize> {
     let interior = axis.interior();
     let top = (interior.start.max(0) as usize).clamp(rows.start, rows.end);
-    let bottom = (interior.end.max(0) as usize).clamp(top, rows.end);
+    top..(interior.end.max(0) as usize).clamp(top, rows.end)
+}
+
+fn period(axis: &Axis) -> (usize, usize) {
     let (outputs, inputs) = axis.period();
-    let (outputs, inputs) = (outputs as usize, inputs as usize);
-    let border = (rows.start..top).chain(bottom..rows.end).map(|first| (first, 1));
-    let phases = (top..bottom.min(top + outputs)).map(move |first| (first, (bottom - first).div_ceil(outputs)));
-    border.chain(phases).map(move |(first, count)| Run {
-        first,
-        count,
-        outputs,
-        inputs,
-        support: axis.support(first as i64),
-    })
+    (outputs as usize, inputs as usize)
 }
 
 /// Stands for a row of zeros among the offsets.

@@ -257,19 +257,20 @@ impl Strip {
         R: Sums<<R as Register>::Number, D> + Sums<<R as Register>::Number, <R as Register>::Number>,
     {
         let Terms { sources, taps, bounds, gaps } = terms;
+        let all = (&sources[..], &taps[..], &bounds[..]);
         let width = self.columns.len();
         // SAFETY: the caller's promise; prepared rows have the slack that reading past the end needs.
         unsafe {
             match self.phases {
                 1 => <R as Sums<R::Number, D>>::write(sources, taps, target, width * self.pixel, rows, stores),
                 2 if self.pixel == 1 && !gaps => {
-                    <R as Sums<R::Number, D>>::write_phases::<2>(sources, taps, bounds, target, width, rows)
+                    <R as Sums<R::Number, D>>::write_phases::<2>(all, target, width, rows, stores)
                 }
                 3 if self.pixel == 1 && !gaps => {
-                    <R as Sums<R::Number, D>>::write_phases::<3>(sources, taps, bounds, target, width, rows)
+                    <R as Sums<R::Number, D>>::write_phases::<3>(all, target, width, rows, stores)
                 }
                 4 if self.pixel == 1 && !gaps => {
-                    <R as Sums<R::Number, D>>::write_phases::<4>(sources, taps, bounds, target, width, rows)
+                    <R as Sums<R::Number, D>>::write_phases::<4>(all, target, width, rows, stores)
                 }
                 _ => {
                     for row in 0..rows.count as isize {

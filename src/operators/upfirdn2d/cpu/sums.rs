@@ -9,6 +9,7 @@
 use super::registers::{Access, Register};
 use super::rows::{Ahead, LINE, Rows, Stores};
 use super::short::Short;
+use super::twins::PairedRows;
 use crate::core::dtype::Element;
 
 /// Values of the sum at `q` and after.
@@ -242,13 +243,18 @@ where
     /// # Safety
     /// As there.
     unsafe fn write_phases<const P: usize>(
-        sources: &[*const S],
-        taps: &[Self::Number],
-        bounds: &[usize],
+        terms: (&[*const S], &[Self::Number], &[usize]),
         target: *mut D,
         count: usize,
         rows: Rows,
+        stores: Stores,
     );
+
+    /// As [`twins::write`](super::twins::write).
+    ///
+    /// # Safety
+    /// As there.
+    unsafe fn write_pairs(rows: &PairedRows<'_, S>, target: *mut D, count: usize) -> bool;
 }
 
 /// The sums that a tile of element type `T` makes.

@@ -6,11 +6,12 @@ use std::ops::Range;
 use super::factor::Taps;
 use super::plan::{Order, Plan};
 use super::rows::{Ahead, Rows, Stores};
-use super::runs::{Runs, ZEROS, rows_inside, runs};
+use super::runs::{Runs, ZEROS, rows_inside, runs, runs_of_pairs};
 use super::scratch::Scratch;
 use super::short::{Form, RowTaps, ShortRows};
 use super::strip::{Strip, Terms};
 use super::sums::{Filter, Sums};
+use super::twins::PairedRows;
 use crate::core::dtype::{Compute, Element};
 use crate::core::error::Result;
 
@@ -28,12 +29,29 @@ pub struct Tile<T> {
     pub rows: Range<usize>,
 }
 
-/// Elements of rows that a tile may hold at once; they stay in the second-level cache at least.
-const WHOLE_ELEMENTS: usize = 1 << 14;
-
-/// Elements of the rows that are written with one set of taps before those with the next: their inputs
-/// stay in the first-level cache.
+/// Elements of the rows that are held at once, or written with one set of taps before those with the next: they stay
+/// in the first-level cache.
 const AT_ONCE_ELEMENTS: usize = 4096;
+
+/// The same where each source is loaded for two rows, which costs so little that less is held at once: the outputs
+/// pass through that cache, too.
+const PAIRS_AT_ONCE_ELEMENTS: usize = 1280;
+
+/// What two neighbouring output rows are summed from.
+struct PairedTerms<T: Element> {
+    sources: SmallVec<[*const T; 16]>,
+    taps: SmallVec<[T::Compute; 16]>,
+    /// How many sources later the second row's start.
+    shift: usize,
+    /// From pair to pair, in input rows.
+    inputs: usize,
+}
+
+impl<T: Element> Default for PairedTerms<T> {
+    fn default() -> Self {
+        PairedTerms { sources: SmallVec::new(), taps: SmallVec::new(), shift: 0, inputs: 0 }
+    }
+}
 
 /// What a task keeps from tile to tile: a strip, its memory, and terms that do not change.
 pub struct Worker<'a, C> {
@@ -41,9 +59,9 @@ pub struct Worker<'a, C> {
     taps: &'a Taps<C>,
     strip: Strip,
     terms: Terms<C>,
-    /// One prepared row, or a ring of them.
+    /// Prepared rows, or a ring of them.
     prepared: *mut C,
-    /// The input row before it is split, or a ring of rows summed along x.
+    /// Rows summed along y before they are split, or a ring of rows summed along x.
     rows: *mut C,
     /// Outputs of one phase, where there are many phases.
     spare: *mut C,
@@ -53,10 +71,8 @@ pub struct Worker<'a, C> {
     runs: Runs<C>,
     /// How many rows a ring holds: at least as many as one output needs.
     ring: usize,
-    /// How many input rows are summed along x at once, if any.
+    /// How many output rows are summed along y at once, or input rows along x, if any.
     at_once: usize,
-    /// Whether many rows are held at once, so that loops run over many rows.
-    whole: bool,
     /// Input and output elements brought together, where theirs are not.
     pub gathered: *mut C,
 }
@@ -72,18 +88,19 @@ impl<'a, C: Compute> Worker<'a, C> {
         // A power of two, so that finding a row's place takes no division.
         let ring = (y.most_taps().min(y.input).max(1) as usize).next_power_of_two();
         let (prepared, output) = (strip.prepared_length(), strip.output_length());
-        // New input rows that are summed along x at once: with those that were, they stay in the first-level cache.
-        let at_once = (AT_ONCE_ELEMENTS / output).saturating_sub(y.most_taps() as usize);
-        let (whole, prepared, rows) = match plan.order {
-            Order::VerticalFirst if !strip.is_plain() => (false, prepared, strip.inside_length()),
-            Order::VerticalFirst if plan.band * prepared <= WHOLE_ELEMENTS => (true, plan.band * prepared, 0),
-            Order::VerticalFirst => (false, prepared, 0),
-            Order::HorizontalFirst if at_once > 0 => {
-                let rows = at_once + y.most_taps() as usize + 1;
-                (true, rows * prepared, rows * output)
+        let taps_y = y.most_taps() as usize;
+        let (at_once, prepared, rows) = match plan.order {
+            Order::VerticalFirst => {
+                // An even number, so that rows can be taken in pairs.
+                let rows = (AT_ONCE_ELEMENTS / prepared & !1).clamp(1, plan.band.max(1));
+                (rows, rows * prepared, if strip.is_plain() { 0 } else { rows * strip.inside_length() })
             }
-            Order::HorizontalFirst => (false, prepared, ring * output),
-            Order::Direct => (false, ring * prepared, 0),
+            // New rows, which stay in the first-level cache with those that were.
+            Order::HorizontalFirst => match (AT_ONCE_ELEMENTS / output).saturating_sub(taps_y) {
+                0 => (0, prepared, ring * output),
+                new => (new, (new + taps_y + 1) * prepared, (new + taps_y + 1) * output),
+            },
+            Order::Direct => (0, ring * prepared, 0),
         };
         // Rows in registers are summed with a row of zeros at the border.
         let prepared = prepared.max(strip.inside_length());
@@ -108,7 +125,6 @@ impl<'a, C: Compute> Worker<'a, C> {
             spare,
             ring,
             at_once,
-            whole,
             gathered,
         })
     }
@@ -161,9 +177,8 @@ impl<'a, C: Compute> Worker<'a, C> {
         // SAFETY: the promise of `run`.
         unsafe {
             match self.plan.order {
-                Order::VerticalFirst if self.whole => self.whole_vertical_first::<T, R>(tile),
                 Order::VerticalFirst => self.vertical_first::<T, R>(tile),
-                Order::HorizontalFirst if self.whole => self.whole_horizontal_first::<T, R>(tile),
+                Order::HorizontalFirst if self.at_once > 0 => self.whole_horizontal_first::<T, R>(tile),
                 Order::HorizontalFirst => self.horizontal_first::<T, R>(tile),
                 Order::Direct => self.direct::<T, R>(tile),
             }
@@ -269,56 +284,93 @@ impl<'a, C: Compute> Worker<'a, C> {
         true
     }
 
-    /// For each output row: the input rows are summed into one, which is then summed along x.
+    /// For some output rows at a time: the input rows are summed into one for each, which is then summed along x.
     #[inline(always)]
     unsafe fn vertical_first<T, R>(&mut self, tile: &Tile<T>)
     where
         T: Element<Compute = C>,
         R: Filter<T, Number = C>,
     {
-        let Some((_, along_y)) = &self.taps.separable else { return };
-        let (reading, writing) = (self.reading(tile, self.plan.geometry.y.down), self.writing());
-        let length = self.strip.inside_length();
-        let mut sources: SmallVec<[*const T; 16]> = SmallVec::new();
-        let mut taps: SmallVec<[C; 16]> = SmallVec::new();
-        let y = &self.plan.geometry.y;
-        for (row, support) in tile.rows.clone().zip(y.supports(tile.rows.start as i64)) {
-            let (inputs, mut tap) = rows_inside(y, support);
-            sources.clear();
-            taps.clear();
-            for input in inputs {
-                sources.push(self.source(tile, input));
-                taps.push(along_y[tap]);
-                tap += y.up as usize;
-            }
-            // SAFETY: the promise of `run`; the scratch rows are as long as the strip says.
+        let (prepared, inside) = (self.strip.prepared_length(), self.strip.inside_length());
+        let number = size_of::<C>() as isize;
+        let (sums, length) = match self.strip.is_plain() {
+            true => (self.prepared.wrapping_add(self.strip.inside_offset()), prepared),
+            false => (self.rows, inside),
+        };
+        let (pitch, prepared_pitch) = (length as isize * number, prepared as isize * number);
+        let mut terms = PairedTerms::default();
+        let pairs = self.paired_terms(tile, &mut terms);
+        let pairs_at_once = (PAIRS_AT_ONCE_ELEMENTS / prepared & !1).clamp(2, self.at_once.max(2));
+        let mut first = tile.rows.start;
+        while first < tile.rows.end {
+            let (paired, rows) = match first {
+                _ if first < pairs.start => (false, first..pairs.start.min(first + self.at_once)),
+                _ if first < pairs.end => (true, first..pairs.end.min(first + pairs_at_once)),
+                _ => (false, first..tile.rows.end.min(first + self.at_once)),
+            };
+            let count = rows.len();
+            // SAFETY: the promise of `run`; there is room for so many rows.
             unsafe {
-                if self.strip.is_plain() {
-                    let sum = self.prepared.add(self.strip.inside_offset());
-                    <R as Sums<T, C>>::write(&sources, &taps, sum, length, Rows::ONE, reading);
-                } else {
-                    <R as Sums<T, C>>::write(&sources, &taps, self.rows, length, Rows::ONE, reading);
-                    self.strip.split::<C, R>(self.rows, self.prepared, Rows::ONE, Stores::Cached);
+                let paired = paired && {
+                    let inputs = ((first - pairs.start) / 2) as isize * terms.inputs as isize;
+                    let source = terms.inputs as isize * tile.source_row;
+                    let rows = PairedRows {
+                        sources: &terms.sources,
+                        moved: inputs * tile.source_row,
+                        taps: &terms.taps,
+                        shift: terms.shift,
+                        second: pitch,
+                        pairs: Rows { count: count / 2, source, target: 2 * pitch },
+                        ahead: self.plan.ahead.then(|| (Ahead::rows(tile.source_row, terms.inputs), terms.inputs)),
+                    };
+                    <R as Sums<T, C>>::write_pairs(&rows, sums, inside)
+                };
+                if !paired {
+                    self.sum_along_y::<T, R>(tile, rows, sums, pitch);
                 }
-                self.strip.write::<T, R>(&self.terms, self.target(tile, row), self.spare, Rows::ONE, writing);
+                if !self.strip.is_plain() {
+                    let split = Rows { count, source: pitch, target: prepared_pitch };
+                    self.strip.split::<C, R>(sums, self.prepared, split, Stores::Cached);
+                }
+                let write = Rows { count, source: prepared_pitch, target: tile.target_row };
+                self.strip.write::<T, R>(&self.terms, self.target(tile, first), self.spare, write, self.writing());
             }
+            first += count;
         }
     }
 
-    /// As `vertical_first`, each sum over many rows.
+    /// The rows of a tile that can be summed along y in pairs, and what the first pair is summed from.
     #[inline(always)]
-    unsafe fn whole_vertical_first<T, R>(&mut self, tile: &Tile<T>)
+    fn paired_terms<T: Element<Compute = C>>(&self, tile: &Tile<T>, terms: &mut PairedTerms<T>) -> Range<usize> {
+        let y = &self.plan.geometry.y;
+        let (Some((_, along_y)), Some((run, pairs))) = (&self.taps.separable, runs_of_pairs(y, &tile.rows)) else {
+            return tile.rows.start..tile.rows.start;
+        };
+        let (first, second) = (run.support, y.support(run.first as i64 + 1));
+        for input in first.start..second.start + second.count {
+            terms.sources.push(self.source(tile, input));
+        }
+        for support in &[first, second][..if first.tap == second.tap { 1 } else { 2 }] {
+            terms.taps.extend((0..support.count).map(|k| along_y[(support.tap + k * y.up) as usize]));
+        }
+        terms.shift = (second.start - first.start) as usize;
+        terms.inputs = run.inputs;
+        pairs
+    }
+
+    /// A row for each of these output rows, the first at `sums`, each so many bytes after the last.
+    #[inline(always)]
+    unsafe fn sum_along_y<T, R>(&self, tile: &Tile<T>, rows: Range<usize>, sums: *mut C, pitch: isize)
     where
         T: Element<Compute = C>,
         R: Filter<T, Number = C>,
     {
         let Some((_, along_y)) = &self.taps.separable else { return };
-        let (reading, length) = (self.reading(tile, self.plan.geometry.y.down), self.strip.inside_length());
-        let pitch = (self.strip.prepared_length() * size_of::<C>()) as isize;
+        let (y, length) = (&self.plan.geometry.y, self.strip.inside_length());
         let mut sources: SmallVec<[*const T; 16]> = SmallVec::new();
         let mut taps: SmallVec<[C; 16]> = SmallVec::new();
-        let y = &self.plan.geometry.y;
-        for run in runs(y, &tile.rows) {
+        let reading = self.reading(tile, y.down);
+        for run in runs(y, &rows) {
             let (inputs, mut tap) = rows_inside(y, run.support);
             sources.clear();
             taps.clear();
@@ -327,15 +379,12 @@ impl<'a, C: Compute> Worker<'a, C> {
                 taps.push(along_y[tap]);
                 tap += y.up as usize;
             }
-            let place = (run.first - tile.rows.start) * self.strip.prepared_length() + self.strip.inside_offset();
+            let sum = sums.wrapping_byte_offset((run.first - rows.start) as isize * pitch);
             let source = run.inputs as isize * tile.source_row;
             let rows = Rows { count: run.count, source, target: run.outputs as isize * pitch };
-            // SAFETY: the promise of `run`; there is a prepared row for each of the tile's.
-            unsafe { <R as Sums<T, C>>::write(&sources, &taps, self.prepared.add(place), length, rows, reading) };
+            // SAFETY: the promise of `run`, and the caller's that there is room for the rows.
+            unsafe { <R as Sums<T, C>>::write(&sources, &taps, sum, length, rows, reading) };
         }
-        let rows = Rows { count: tile.rows.len(), source: pitch, target: tile.target_row };
-        // SAFETY: as above.
-        unsafe { self.strip.write::<T, R>(&self.terms, tile.target, self.spare, rows, self.writing()) };
     }
 
     /// As `horizontal_first`, each sum over many rows.
