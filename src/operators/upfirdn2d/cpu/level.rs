@@ -44,7 +44,7 @@ macro_rules! level_loops {
                 unsafe { phases::write::<S, D, Self, P>(terms, target, count, rows, stores) }
             }
             #[target_feature(enable = $features)]
-            unsafe fn write_pairs(rows: &PairedRows<'_, S>, target: *mut D, count: usize) -> bool {
+            unsafe fn write_pairs(rows: &PairedRows<S>, target: *mut D, count: usize) -> bool {
                 // SAFETY: the caller's promise.
                 unsafe { twins::write::<S, D, Self>(rows, target, count) }
             }

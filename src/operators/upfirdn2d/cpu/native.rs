@@ -33,7 +33,7 @@ impl<C: Compute, S: Element<Compute = C>, D: Element<Compute = C>> Sums<S, D> fo
         unsafe { phases::write::<S, D, Self, P>(terms, target, count, rows, stores) }
     }
     // Too few registers to keep two sums' terms in.
-    unsafe fn write_pairs(_rows: &PairedRows<'_, S>, _target: *mut D, _count: usize) -> bool {
+    unsafe fn write_pairs(_rows: &PairedRows<S>, _target: *mut D, _count: usize) -> bool {
         false
     }
 }

@@ -23,14 +23,12 @@ pub enum Form {
     Up4(bool),
     /// Half as many outputs, four taps.
     Down4,
-    /// Half as many outputs, twelve taps.
-    Down12,
 }
 
 impl Form {
     /// Whether rows along this axis have a form, whatever the strip.
     pub fn exists(axis: &Axis) -> bool {
-        matches!((axis.up, axis.down, axis.taps), (1, 1, 3 | 4) | (2, 1, 4) | (1, 2, 4 | 12))
+        matches!((axis.up, axis.down, axis.taps), (1, 1, 3 | 4) | (2, 1, 4) | (1, 2, 4))
     }
 
     /// How many terms along y the rows at the border are filled up to with zeros, if to any.
@@ -39,7 +37,6 @@ impl Form {
             Form::Up4(_) => 2,
             Form::Plain3 => 3,
             Form::Plain4 | Form::Down4 => 4,
-            Form::Down12 => 12,
         }
     }
 
@@ -55,7 +52,6 @@ impl Form {
             (1, 1, 1, 4) => Some(Form::Plain4),
             (1, 2, 1, 2) => second.map(Form::Up4),
             (1, 1, 2, 4) => Some(Form::Down4),
-            (1, 1, 2, 12) => Some(Form::Down12),
             _ => None,
         }
     }
@@ -141,7 +137,6 @@ where
             (Form::Up4(false), RowTaps::Separable(y, x)) => separable::<T, R, 2, 1, 2, 0>(rows, y, x),
             (Form::Up4(true), RowTaps::Separable(y, x)) => separable::<T, R, 2, 1, 2, 1>(rows, y, x),
             (Form::Down4, RowTaps::Separable(y, x)) => separable::<T, R, 1, 2, 4, 0>(rows, y, x),
-            (Form::Down12, RowTaps::Separable(y, x)) => separable::<T, R, 1, 2, 12, 0>(rows, y, x),
         }
     }
 }

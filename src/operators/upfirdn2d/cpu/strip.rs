@@ -119,6 +119,16 @@ impl Strip {
         (self.inside.start - self.first) as usize * self.pixel
     }
 
+    /// Where in a prepared row the first two elements inside stand, if every second one follows them.
+    pub fn places(&self) -> Option<[usize; 2]> {
+        let column = (self.inside.start - self.first) as usize;
+        match (self.step, self.pixel) {
+            (1, _) => Some([self.inside_offset(), self.inside_offset() + 1]),
+            (2, 1) => Some([column, column + 1].map(|column| column % 2 * self.pitch + column / 2)),
+            _ => None,
+        }
+    }
+
     /// Where the first window starts, counted from the first column inside.
     pub fn start(&self) -> isize {
         (self.first - self.inside.start) as isize

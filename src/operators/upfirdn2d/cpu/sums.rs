@@ -205,6 +205,7 @@ macro_rules! with_sum {
             3 => with_sum!(@few 3, $sources, $taps, $sum, $block => $body),
             4 => with_sum!(@few 4, $sources, $taps, $sum, $block => $body),
             6 => with_sum!(@few 6, $sources, $taps, $sum, $block => $body),
+            12 => with_sum!(@few 12, $sources, $taps, $sum, $block => $body),
             _ => {
                 const $block: usize = 8;
                 let mut $sum = Many::<S, R> { sources: $sources, taps: $taps, moved: 0 };
@@ -254,7 +255,7 @@ where
     ///
     /// # Safety
     /// As there.
-    unsafe fn write_pairs(rows: &PairedRows<'_, S>, target: *mut D, count: usize) -> bool;
+    unsafe fn write_pairs(rows: &PairedRows<S>, target: *mut D, count: usize) -> bool;
 }
 
 /// The sums that a tile of element type `T` makes.

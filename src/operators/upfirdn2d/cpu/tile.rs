@@ -37,22 +37,6 @@ const AT_ONCE_ELEMENTS: usize = 4096;
 /// pass through that cache, too.
 const PAIRS_AT_ONCE_ELEMENTS: usize = 1280;
 
-/// What two neighbouring output rows are summed from.
-struct PairedTerms<T: Element> {
-    sources: SmallVec<[*const T; 16]>,
-    taps: SmallVec<[T::Compute; 16]>,
-    /// How many sources later the second row's start.
-    shift: usize,
-    /// From pair to pair, in input rows.
-    inputs: usize,
-}
-
-impl<T: Element> Default for PairedTerms<T> {
-    fn default() -> Self {
-        PairedTerms { sources: SmallVec::new(), taps: SmallVec::new(), shift: 0, inputs: 0 }
-    }
-}
-
 /// What a task keeps from tile to tile: a strip, its memory, and terms that do not change.
 pub struct Worker<'a, C> {
     plan: &'a Plan,
@@ -91,8 +75,8 @@ impl<'a, C: Compute> Worker<'a, C> {
         let taps_y = y.most_taps() as usize;
         let (at_once, prepared, rows) = match plan.order {
             Order::VerticalFirst => {
-                // An even number, so that rows can be taken in pairs.
-                let rows = (AT_ONCE_ELEMENTS / prepared & !1).clamp(1, plan.band.max(1));
+                // An even number where there are as many, so that rows can be taken in pairs.
+                let rows = (AT_ONCE_ELEMENTS / prepared & !1).max(2).min(plan.band);
                 (rows, rows * prepared, if strip.is_plain() { 0 } else { rows * strip.inside_length() })
             }
             // New rows, which stay in the first-level cache with those that were.
@@ -292,70 +276,60 @@ impl<'a, C: Compute> Worker<'a, C> {
         R: Filter<T, Number = C>,
     {
         let (prepared, inside) = (self.strip.prepared_length(), self.strip.inside_length());
-        let number = size_of::<C>() as isize;
-        let (sums, length) = match self.strip.is_plain() {
-            true => (self.prepared.wrapping_add(self.strip.inside_offset()), prepared),
-            false => (self.rows, inside),
-        };
-        let (pitch, prepared_pitch) = (length as isize * number, prepared as isize * number);
-        let mut terms = PairedTerms::default();
-        let pairs = self.paired_terms(tile, &mut terms);
-        let pairs_at_once = (PAIRS_AT_ONCE_ELEMENTS / prepared & !1).clamp(2, self.at_once.max(2));
+        let (pitch, unsplit) = ((prepared * size_of::<C>()) as isize, (inside * size_of::<C>()) as isize);
+        let (mut pairs, paired) = self.paired_rows(tile, pitch);
+        let pairs_at_once = (PAIRS_AT_ONCE_ELEMENTS / prepared & !1).max(2).min(self.at_once);
         let mut first = tile.rows.start;
         while first < tile.rows.end {
-            let (paired, rows) = match first {
-                _ if first < pairs.start => (false, first..pairs.start.min(first + self.at_once)),
-                _ if first < pairs.end => (true, first..pairs.end.min(first + pairs_at_once)),
+            let (in_pairs, rows) = match first {
+                _ if first < paired.start => (false, first..paired.start.min(first + self.at_once)),
+                _ if first < paired.end => (true, first..paired.end.min(first + pairs_at_once)),
                 _ => (false, first..tile.rows.end.min(first + self.at_once)),
             };
             let count = rows.len();
+            debug_assert!(count <= self.at_once && (!in_pairs || count.is_multiple_of(2)));
             // SAFETY: the promise of `run`; there is room for so many rows.
             unsafe {
-                let paired = paired && {
-                    let inputs = ((first - pairs.start) / 2) as isize * terms.inputs as isize;
-                    let source = terms.inputs as isize * tile.source_row;
-                    let rows = PairedRows {
-                        sources: &terms.sources,
-                        moved: inputs * tile.source_row,
-                        taps: &terms.taps,
-                        shift: terms.shift,
-                        second: pitch,
-                        pairs: Rows { count: count / 2, source, target: 2 * pitch },
-                        ahead: self.plan.ahead.then(|| (Ahead::rows(tile.source_row, terms.inputs), terms.inputs)),
-                    };
-                    <R as Sums<T, C>>::write_pairs(&rows, sums, inside)
-                };
-                if !paired {
+                pairs.rows.count = count / 2;
+                let done = in_pairs && <R as Sums<T, C>>::write_pairs(&pairs, self.prepared, inside);
+                pairs.moved += pairs.rows.source * (count / 2) as isize * isize::from(in_pairs);
+                if !done && self.strip.is_plain() {
+                    let sums = self.prepared.add(self.strip.inside_offset());
                     self.sum_along_y::<T, R>(tile, rows, sums, pitch);
+                } else if !done {
+                    self.sum_along_y::<T, R>(tile, rows, self.rows, unsplit);
+                    let split = Rows { count, source: unsplit, target: pitch };
+                    self.strip.split::<C, R>(self.rows, self.prepared, split, Stores::Cached);
                 }
-                if !self.strip.is_plain() {
-                    let split = Rows { count, source: pitch, target: prepared_pitch };
-                    self.strip.split::<C, R>(sums, self.prepared, split, Stores::Cached);
-                }
-                let write = Rows { count, source: prepared_pitch, target: tile.target_row };
+                let write = Rows { count, source: pitch, target: tile.target_row };
                 self.strip.write::<T, R>(&self.terms, self.target(tile, first), self.spare, write, self.writing());
             }
             first += count;
         }
     }
 
-    /// The rows of a tile that can be summed along y in pairs, and what the first pair is summed from.
+    /// What a tile's output rows are summed from along y where two at a time can be, and which these are.
     #[inline(always)]
-    fn paired_terms<T: Element<Compute = C>>(&self, tile: &Tile<T>, terms: &mut PairedTerms<T>) -> Range<usize> {
-        let y = &self.plan.geometry.y;
-        let (Some((_, along_y)), Some((run, pairs))) = (&self.taps.separable, runs_of_pairs(y, &tile.rows)) else {
-            return tile.rows.start..tile.rows.start;
+    fn paired_rows<T: Element<Compute = C>>(&self, tile: &Tile<T>, pitch: isize) -> (PairedRows<T>, Range<usize>) {
+        let (y, mut rows) = (&self.plan.geometry.y, PairedRows::default());
+        let none = tile.rows.start..tile.rows.start;
+        let Some((_, along_y)) = &self.taps.separable else { return (rows, none) };
+        let (Some((run, paired)), Some(places)) = (runs_of_pairs(y, &tile.rows), self.strip.places()) else {
+            return (rows, none);
         };
         let (first, second) = (run.support, y.support(run.first as i64 + 1));
         for input in first.start..second.start + second.count {
-            terms.sources.push(self.source(tile, input));
+            rows.sources.push(self.source(tile, input));
         }
         for support in &[first, second][..if first.tap == second.tap { 1 } else { 2 }] {
-            terms.taps.extend((0..support.count).map(|k| along_y[(support.tap + k * y.up) as usize]));
+            rows.taps.extend((0..support.count).map(|k| along_y[(support.tap + k * y.up) as usize]));
         }
-        terms.shift = (second.start - first.start) as usize;
-        terms.inputs = run.inputs;
-        pairs
+        rows.shift = (second.start - first.start) as usize;
+        rows.second = pitch;
+        rows.places = places;
+        rows.rows = Rows { count: run.count, source: run.inputs as isize * tile.source_row, target: 2 * pitch };
+        rows.ahead = self.plan.ahead.then(|| (Ahead::rows(tile.source_row, run.inputs), run.inputs));
+        (rows, paired)
     }
 
     /// A row for each of these output rows, the first at `sums`, each so many bytes after the last.

@@ -3,6 +3,8 @@
 //! added in the order of [`sums`](super::sums).
 #![allow(clippy::needless_range_loop)] // Closures would be compiled without the level's instructions.
 
+use smallvec::SmallVec;
+
 use super::phases::Phases;
 use super::registers::Access;
 use super::rows::{Ahead, Rows};
@@ -86,98 +88,125 @@ where
     }
 }
 
-/// Whether the two phases along this axis are compiled as twins.
+/// Whether neighbouring sums along this axis are compiled as twins.
 pub fn exist(axis: &Axis) -> bool {
-    (axis.up, axis.down, axis.taps) == (2, 1, 12)
+    matches!((axis.up, axis.down, axis.taps), (2, 1, 12) | (1, 2, 12))
 }
 
 /// Pairs of rows with the same taps.
-pub struct PairedRows<'a, S: Element> {
+pub struct PairedRows<S: Element> {
     /// The sources of the first pair.
-    pub sources: &'a [*const S],
+    pub sources: SmallVec<[*const S; 16]>,
     /// How many bytes they have moved on.
     pub moved: isize,
     /// The taps of the first row and, unless they are the same, of the second.
-    pub taps: &'a [S::Compute],
+    pub taps: SmallVec<[S::Compute; 16]>,
     /// How many sources later the second row's start.
     pub shift: usize,
+    /// Where in a target row the first two sums go. The others follow them: one by one if these are neighbours, else
+    /// every second one.
+    pub places: [usize; 2],
     /// Bytes from the first row's target to the second's.
     pub second: isize,
     /// How many pairs and how far apart.
-    pub pairs: Rows,
+    pub rows: Rows,
     /// Rows that will be read soon, and how many of them for each pair.
     pub ahead: Option<(Ahead, usize)>,
 }
 
-/// Writes `count` sums to the target for each of the rows; false, with nothing done, where that is not compiled.
+impl<S: Element> Default for PairedRows<S> {
+    fn default() -> Self {
+        PairedRows {
+            sources: SmallVec::new(),
+            moved: 0,
+            taps: SmallVec::new(),
+            shift: 0,
+            places: [0, 1],
+            second: 0,
+            rows: Rows::ONE,
+            ahead: None,
+        }
+    }
+}
+
+/// Writes `count` sums to each of the target's rows; false, with nothing done, where that is not compiled.
 ///
 /// # Safety
-/// The register's level was detected; `count` elements are readable at every source and writable at the target,
-/// which overlaps no source.
+/// The register's level was detected; `count` elements are readable at every source and writable in the target, which
+/// overlaps no source.
 #[inline(always)]
-pub unsafe fn write<S, D, R>(rows: &PairedRows<'_, S>, target: *mut D, count: usize) -> bool
+pub unsafe fn write<S, D, R>(rows: &PairedRows<S>, target: *mut D, count: usize) -> bool
 where
     S: Element<Compute = R::Number>,
     D: Element<Compute = R::Number>,
     R: Access<S> + Access<D>,
 {
-    let terms = rows.sources.len().wrapping_sub(rows.shift);
-    if !R::STREAMS || count < R::LANES {
+    if !R::STREAMS {
         return false;
     }
     // SAFETY: the caller's promise, handed on.
     unsafe {
-        match (terms, rows.shift, rows.taps.len()) {
+        match (rows.sources.len().wrapping_sub(rows.shift), rows.shift, rows.taps.len()) {
             (6, 0, 12) => pairs::<S, D, R, 6, 0, 2>(rows, target, count),
             (6, 1, 12) => pairs::<S, D, R, 6, 1, 2>(rows, target, count),
             (12, 2, 12) => pairs::<S, D, R, 12, 2, 1>(rows, target, count),
-            _ => return false,
+            _ => false,
         }
     }
-    true
 }
 
 #[inline(always)]
 unsafe fn pairs<S, D, R, const N: usize, const SHIFT: usize, const P: usize>(
-    rows: &PairedRows<'_, S>,
+    rows: &PairedRows<S>,
     target: *mut D,
     count: usize,
-) where
+) -> bool
+where
     S: Element<Compute = R::Number>,
     D: Element<Compute = R::Number>,
     R: Access<S> + Access<D>,
 {
+    let [place, next] = rows.places;
+    let split = next != place + 1;
+    let step = 2 * R::LANES;
+    if count < step || (split && !count.is_multiple_of(2)) {
+        return false;
+    }
     // SAFETY: the promise of `write`; every access is to places below `count`.
     unsafe {
-        let mut twins = Twins::<S, R, N, SHIFT, P>::new(rows.sources, rows.taps);
+        let mut twins = Twins::<S, R, N, SHIFT, P>::new(&rows.sources, &rows.taps);
         twins.advance(rows.moved);
-        let mut first = target;
+        let mut target = target;
         let mut last = rows.sources[rows.sources.len() - 1].cast::<u8>().wrapping_offset(rows.moved);
-        for _ in 0..rows.pairs.count {
-            let second = first.wrapping_byte_offset(rows.second);
+        for _ in 0..rows.rows.count {
+            let targets = [target, target.wrapping_byte_offset(rows.second)];
             let mut q = 0;
-            while q + 2 * R::LANES <= count {
+            while q < count {
+                // The last registers overlap those before rather than reach over the end.
+                q = q.min(count - step);
                 if let Some((ahead, rows)) = rows.ahead {
                     ahead.ask::<R>(last.wrapping_add(q * size_of::<S>()), rows);
                 }
-                for _ in 0..2 {
-                    let [[one], [other]] = twins.blocks::<1>(q);
-                    one.store(first.add(q));
-                    other.store(second.add(q));
-                    q += R::LANES;
+                if split {
+                    let blocks = [twins.blocks::<1>(q), twins.blocks::<1>(q + R::LANES)];
+                    for row in 0..2 {
+                        let [even, odd] = R::deinterleave::<2>([blocks[0][row][0], blocks[1][row][0]]);
+                        even.store(targets[row].wrapping_add(place + q / 2));
+                        odd.store(targets[row].wrapping_add(next + q / 2));
+                    }
+                } else {
+                    for q in [q, q + R::LANES] {
+                        let [[one], [other]] = twins.blocks::<1>(q);
+                        one.store(targets[0].wrapping_add(place + q));
+                        other.store(targets[1].wrapping_add(place + q));
+                    }
                 }
+                q += step;
             }
-            while q < count {
-                // The last register overlaps the one before rather than reach over the end.
-                let at = q.min(count - R::LANES);
-                let [[one], [other]] = twins.blocks::<1>(at);
-                one.store(first.add(at));
-                other.store(second.add(at));
-                q += R::LANES;
-            }
-            twins.advance(rows.pairs.source);
-            first = first.wrapping_byte_offset(rows.pairs.target);
-            last = last.wrapping_offset(rows.pairs.source);
+            twins.advance(rows.rows.source);
+            target = target.wrapping_byte_offset(rows.rows.target);
+            last = last.wrapping_offset(rows.rows.source);
         }
     }
+    true
 }
