@@ -144,12 +144,15 @@ where
     if !R::STREAMS {
         return false;
     }
+    // Numbers that are widened when they are loaded; others of so few terms are summed without rows in between.
+    let narrow = size_of::<S>() < size_of::<R::Number>();
     // SAFETY: the caller's promise, handed on.
     unsafe {
         match (rows.sources.len().wrapping_sub(rows.shift), rows.shift, rows.taps.len()) {
             (6, 0, 12) => pairs::<S, D, R, 6, 0, 2>(rows, target, count),
             (6, 1, 12) => pairs::<S, D, R, 6, 1, 2>(rows, target, count),
             (12, 2, 12) => pairs::<S, D, R, 12, 2, 1>(rows, target, count),
+            (4, 1, 4) if narrow => pairs::<S, D, R, 4, 1, 1>(rows, target, count),
             _ => false,
         }
     }
