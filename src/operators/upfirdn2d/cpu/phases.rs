@@ -192,7 +192,15 @@ mod tests {
             let bounds = [2, 4, 7];
             let mut target = [f32::NAN; 120];
             // SAFETY: as above.
-            unsafe { write::<f32, f32, R, 3>((&sources, &taps, &bounds), target.as_mut_ptr(), count, Rows::ONE, Stores::Cached) };
+            unsafe {
+                write::<f32, f32, R, 3>(
+                    (&sources, &taps, &bounds),
+                    target.as_mut_ptr(),
+                    count,
+                    Rows::ONE,
+                    Stores::Cached,
+                )
+            };
             for (at, value) in target[..count].iter().enumerate() {
                 let (p, q) = (at % 3, at / 3);
                 let range = [0..2, 2..4, 4..7][p].clone();

@@ -88,19 +88,99 @@ where
     }
 }
 
+/// The same for any number of terms, at least one. The second sum starts before the first ends.
+#[derive(Clone, Copy)]
+struct LongTwins<'a, S: Element> {
+    sources: &'a [*const S],
+    moved: isize,
+    /// Those of each sum.
+    taps: [&'a [S::Compute]; 2],
+    shift: usize,
+}
+
+impl<'a, S: Element> LongTwins<'a, S> {
+    /// These rows; none where the sums do not overlap.
+    fn new(rows: &'a PairedRows<S>) -> Option<Self> {
+        let terms = rows.sources.len().checked_sub(rows.shift)?;
+        let second = if rows.taps.len() == terms { 0 } else { terms };
+        let taps = [rows.taps.get(..terms)?, rows.taps.get(second..second + terms)?];
+        (rows.shift < terms).then_some(LongTwins { sources: &rows.sources, moved: 0, taps, shift: rows.shift })
+    }
+
+    /// Where term `k` is read from `q` on; there are so many terms.
+    #[inline(always)]
+    unsafe fn source(&self, k: usize, q: usize) -> *const S {
+        // SAFETY: the caller's promise.
+        unsafe { self.sources.get_unchecked(k).wrapping_byte_offset(self.moved).wrapping_add(q) }
+    }
+}
+
+impl<S, R> Phases<R, 2> for LongTwins<'_, S>
+where
+    S: Element<Compute = R::Number>,
+    R: Access<S>,
+{
+    #[inline(always)]
+    unsafe fn blocks<const B: usize>(&self, q: usize) -> [[R; B]; 2] {
+        let (terms, shift) = (self.taps[0].len(), self.shift);
+        // SAFETY: the caller's promise; there are `terms` taps in each list, and `terms + shift` sources.
+        unsafe {
+            let mut sums = [[R::splat(R::Number::default()); B]; 2];
+            for row in 0..2 {
+                let (source, tap) = (self.source(row * shift, q), R::splat(*self.taps[row].get_unchecked(0)));
+                for b in 0..B {
+                    sums[row][b] = R::load(source.add(b * R::LANES)).mul(tap);
+                }
+                // The first sum as far as the second's start, which is then its own.
+                for k in 1..if row == 0 { shift + 1 } else { 1 } {
+                    let (source, tap) = (self.source(k, q), R::splat(*self.taps[0].get_unchecked(k)));
+                    for b in 0..B {
+                        sums[0][b] = R::load(source.add(b * R::LANES)).multiply_add(tap, sums[0][b]);
+                    }
+                }
+            }
+            for k in shift + 1..terms {
+                let source = self.source(k, q);
+                let first = R::splat(*self.taps[0].get_unchecked(k));
+                let second = R::splat(*self.taps[1].get_unchecked(k - shift));
+                for b in 0..B {
+                    let value = R::load(source.add(b * R::LANES));
+                    sums[0][b] = value.multiply_add(first, sums[0][b]);
+                    sums[1][b] = value.multiply_add(second, sums[1][b]);
+                }
+            }
+            for k in terms..terms + shift {
+                let (source, tap) = (self.source(k, q), R::splat(*self.taps[1].get_unchecked(k - shift)));
+                for b in 0..B {
+                    sums[1][b] = R::load(source.add(b * R::LANES)).multiply_add(tap, sums[1][b]);
+                }
+            }
+            sums
+        }
+    }
+
+    #[inline(always)]
+    fn advance(&mut self, bytes: isize) {
+        self.moved += bytes;
+    }
+}
+
 /// Whether neighbouring sums along this axis are compiled as twins.
 pub fn exist(axis: &Axis) -> bool {
     matches!((axis.up, axis.down, axis.taps), (2, 1, 12) | (1, 2, 12))
 }
 
+/// Sums of fewer terms, if their number is not known to the compiler, are no faster in pairs.
+const LONG: usize = 5;
+
 /// Pairs of rows with the same taps.
 pub struct PairedRows<S: Element> {
     /// The sources of the first pair.
-    pub sources: SmallVec<[*const S; 16]>,
+    pub sources: SmallVec<[*const S; 32]>,
     /// How many bytes they have moved on.
     pub moved: isize,
     /// The taps of the first row and, unless they are the same, of the second.
-    pub taps: SmallVec<[S::Compute; 16]>,
+    pub taps: SmallVec<[S::Compute; 32]>,
     /// How many sources later the second row's start.
     pub shift: usize,
     /// Where in a target row the first two sums go. The others follow them: one by one if these are neighbours, else
@@ -141,75 +221,231 @@ where
     D: Element<Compute = R::Number>,
     R: Access<S> + Access<D>,
 {
-    if !R::STREAMS {
+    if !R::STREAMS || count < 2 * R::LANES {
         return false;
     }
+    let (sources, taps) = (&rows.sources[..], &rows.taps[..]);
+    let terms = sources.len().wrapping_sub(rows.shift);
+    let split = rows.places[1] != rows.places[0] + 1;
     // Numbers that are widened when they are loaded; others of so few terms are summed without rows in between.
     let narrow = size_of::<S>() < size_of::<R::Number>();
     // SAFETY: the caller's promise, handed on.
     unsafe {
-        match (rows.sources.len().wrapping_sub(rows.shift), rows.shift, rows.taps.len()) {
-            (6, 0, 12) => pairs::<S, D, R, 6, 0, 2>(rows, target, count),
-            (6, 1, 12) => pairs::<S, D, R, 6, 1, 2>(rows, target, count),
-            (12, 2, 12) => pairs::<S, D, R, 12, 2, 1>(rows, target, count),
-            (4, 1, 4) if narrow => pairs::<S, D, R, 4, 1, 1>(rows, target, count),
-            _ => false,
+        match (terms, rows.shift, taps.len(), split) {
+            (12, 2, 12, true) => {
+                return write_split::<D, R>(Twins::<S, R, 12, 2, 1>::new(sources, taps), rows, target, count);
+            }
+            (_, _, _, true) => return false,
+            (6, 0, 12, _) => write_rows::<D, R, 1>(Twins::<S, R, 6, 0, 2>::new(sources, taps), rows, target, count),
+            (6, 1, 12, _) => write_rows::<D, R, 1>(Twins::<S, R, 6, 1, 2>::new(sources, taps), rows, target, count),
+            (4, 1, 4, _) if narrow => {
+                write_rows::<D, R, 1>(Twins::<S, R, 4, 1, 1>::new(sources, taps), rows, target, count);
+            }
+            (LONG.., ..) => match LongTwins::new(rows) {
+                Some(twins) => write_rows::<D, R, 4>(twins, rows, target, count),
+                None => return false,
+            },
+            _ => return false,
         }
     }
+    true
 }
 
+/// Rows whose even and odd columns part, `count` of them in all; false, with nothing done, if that is odd.
 #[inline(always)]
-unsafe fn pairs<S, D, R, const N: usize, const SHIFT: usize, const P: usize>(
-    rows: &PairedRows<S>,
+unsafe fn write_split<D, R>(
+    mut twins: impl Phases<R, 2>,
+    rows: &PairedRows<impl Element>,
     target: *mut D,
     count: usize,
 ) -> bool
 where
-    S: Element<Compute = R::Number>,
     D: Element<Compute = R::Number>,
-    R: Access<S> + Access<D>,
+    R: Access<D>,
 {
-    let [place, next] = rows.places;
-    let split = next != place + 1;
-    let step = 2 * R::LANES;
-    if count < step || (split && !count.is_multiple_of(2)) {
+    if !count.is_multiple_of(2) {
         return false;
     }
-    // SAFETY: the promise of `write`; every access is to places below `count`.
-    unsafe {
-        let mut twins = Twins::<S, R, N, SHIFT, P>::new(&rows.sources, &rows.taps);
-        twins.advance(rows.moved);
-        let mut target = target;
-        let mut last = rows.sources[rows.sources.len() - 1].cast::<u8>().wrapping_offset(rows.moved);
-        for _ in 0..rows.rows.count {
-            let targets = [target, target.wrapping_byte_offset(rows.second)];
-            let mut q = 0;
+    let [even_place, odd_place] = rows.places;
+    let mut pair = Pair::new(rows, target);
+    twins.advance(rows.moved);
+    for _ in 0..rows.rows.count {
+        let mut q = 0;
+        // SAFETY: the promise of `write`; every access is to places below `count`.
+        unsafe {
             while q < count {
                 // The last registers overlap those before rather than reach over the end.
-                q = q.min(count - step);
-                if let Some((ahead, rows)) = rows.ahead {
-                    ahead.ask::<R>(last.wrapping_add(q * size_of::<S>()), rows);
+                q = q.min(count - 2 * R::LANES);
+                pair.ask::<R>(rows, q);
+                let blocks = [twins.blocks::<1>(q), twins.blocks::<1>(q + R::LANES)];
+                for row in 0..2 {
+                    let [even, odd] = R::deinterleave::<2>([blocks[0][row][0], blocks[1][row][0]]);
+                    even.store(pair.targets[row].wrapping_add(even_place + q / 2));
+                    odd.store(pair.targets[row].wrapping_add(odd_place + q / 2));
                 }
-                if split {
-                    let blocks = [twins.blocks::<1>(q), twins.blocks::<1>(q + R::LANES)];
-                    for row in 0..2 {
-                        let [even, odd] = R::deinterleave::<2>([blocks[0][row][0], blocks[1][row][0]]);
-                        even.store(targets[row].wrapping_add(place + q / 2));
-                        odd.store(targets[row].wrapping_add(next + q / 2));
-                    }
-                } else {
-                    for q in [q, q + R::LANES] {
-                        let [[one], [other]] = twins.blocks::<1>(q);
-                        one.store(targets[0].wrapping_add(place + q));
-                        other.store(targets[1].wrapping_add(place + q));
-                    }
-                }
-                q += step;
+                q += 2 * R::LANES;
             }
-            twins.advance(rows.rows.source);
-            target = target.wrapping_byte_offset(rows.rows.target);
-            last = last.wrapping_offset(rows.rows.source);
         }
+        twins.advance(rows.rows.source);
+        pair.advance(rows);
     }
     true
+}
+
+/// Rows as they are, `B` registers at a time.
+#[inline(always)]
+unsafe fn write_rows<D, R, const B: usize>(
+    mut twins: impl Phases<R, 2>,
+    rows: &PairedRows<impl Element>,
+    target: *mut D,
+    count: usize,
+) where
+    D: Element<Compute = R::Number>,
+    R: Access<D>,
+{
+    // Lines are asked for whole.
+    let turns = if B == 1 { 2 } else { 1 };
+    let mut pair = Pair::new(rows, target.wrapping_add(rows.places[0]));
+    twins.advance(rows.moved);
+    for _ in 0..rows.rows.count {
+        let mut q = 0;
+        // SAFETY: the promise of `write`; every access is to places below `count`.
+        unsafe {
+            while q + turns * B * R::LANES <= count {
+                pair.ask::<R>(rows, q);
+                for _ in 0..turns {
+                    pair.store(twins.blocks::<B>(q), q);
+                    q += B * R::LANES;
+                }
+            }
+            while q < count {
+                // The last register overlaps the one before rather than reach over the end.
+                q = q.min(count - R::LANES);
+                pair.store(twins.blocks::<1>(q), q);
+                q += R::LANES;
+            }
+        }
+        twins.advance(rows.rows.source);
+        pair.advance(rows);
+    }
+}
+
+/// The pair of rows at hand.
+struct Pair<D> {
+    targets: [*mut D; 2],
+    /// The last source, and the bytes of its elements.
+    last: *const u8,
+    size: usize,
+}
+
+impl<D: Element> Pair<D> {
+    #[inline(always)]
+    fn new<S: Element>(rows: &PairedRows<S>, target: *mut D) -> Self {
+        let last = rows.sources[rows.sources.len() - 1].cast::<u8>().wrapping_offset(rows.moved);
+        Pair { targets: [target, target.wrapping_byte_offset(rows.second)], last, size: size_of::<S>() }
+    }
+
+    /// Asks for what will be read soon at the place `q`.
+    #[inline(always)]
+    fn ask<R: Access<D>>(&self, rows: &PairedRows<impl Element>, q: usize)
+    where
+        D: Element<Compute = R::Number>,
+    {
+        if let Some((ahead, count)) = rows.ahead {
+            ahead.ask::<R>(self.last.wrapping_add(q * self.size), count);
+        }
+    }
+
+    /// Stores registers from `q` on in both rows.
+    #[inline(always)]
+    unsafe fn store<R: Access<D>, const B: usize>(&self, sums: [[R; B]; 2], q: usize)
+    where
+        D: Element<Compute = R::Number>,
+    {
+        for row in 0..2 {
+            for b in 0..B {
+                // SAFETY: the caller's promise that there is room.
+                unsafe { sums[row][b].store(self.targets[row].wrapping_add(q + b * R::LANES)) };
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn advance(&mut self, rows: &PairedRows<impl Element>) {
+        for target in &mut self.targets {
+            *target = target.wrapping_byte_offset(rows.rows.target);
+        }
+        self.last = self.last.wrapping_offset(rows.rows.source);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #[cfg(target_arch = "x86_64")]
+    use super::super::avx512::F32x16;
+    use super::super::registers::Portable;
+    use super::*;
+    use crate::devices::cpu::features::Level;
+    #[cfg(target_arch = "x86_64")]
+    use crate::devices::cpu::simd::avx2::F32x8;
+
+    /// Every compiled pair and every length, split or not: the same values as by single rows, nothing beyond them.
+    unsafe fn check<R: Access<f32> + super::super::registers::Register<Number = f32>>() {
+        let inputs: Vec<Vec<f32>> = (0..20).map(|k| (0..120).map(|q| (k * 7 + q * 3) as f32).collect()).collect();
+        let mut compiled = 0;
+        for (terms, shift, sets, split) in
+            [(6, 0, 2, false), (6, 1, 2, false), (12, 2, 1, true), (7, 1, 1, false), (5, 3, 2, false), (3, 1, 1, false)]
+        {
+            for (count, moved) in (0..90_usize).map(|count| (count, count % 3)) {
+                let mut rows = PairedRows {
+                    moved: (moved * size_of::<f32>()) as isize,
+                    shift,
+                    places: if split { [2, 101] } else { [2, 3] },
+                    second: 300 * size_of::<f32>() as isize,
+                    rows: Rows {
+                        count: 2,
+                        source: 4 * size_of::<f32>() as isize,
+                        target: 600 * size_of::<f32>() as isize,
+                    },
+                    ..PairedRows::default()
+                };
+                rows.sources.extend(inputs[..terms + shift].iter().map(|input| input.as_ptr()));
+                rows.taps.extend((0..terms * sets).map(|k| (k % 5) as f32 - 1.0));
+                let mut target = vec![f32::NAN; 1200];
+                // SAFETY: sources and target are long enough for two pairs of such rows.
+                if !unsafe { write::<f32, f32, R>(&rows, target.as_mut_ptr(), count) } {
+                    assert!(target.iter().all(|value| value.is_nan()));
+                    continue;
+                }
+                compiled += 1;
+                for (row, values) in target.chunks(300).enumerate() {
+                    let (first, taps) = (row % 2 * shift, &rows.taps[row % 2 * (sets - 1) * terms..][..terms]);
+                    let column = moved + row / 2 * 4;
+                    let sum = |q: usize| (0..terms).map(|k| taps[k] * inputs[first + k][column + q]).sum::<f32>();
+                    let place = |q: usize| if split { rows.places[q % 2] + q / 2 } else { rows.places[0] + q };
+                    (0..count).for_each(|q| assert_eq!(values[place(q)], sum(q), "{terms} {shift} {count} {row} {q}"));
+                    assert_eq!(values.iter().filter(|value| !value.is_nan()).count(), count);
+                }
+            }
+        }
+        assert_eq!(compiled > 200, R::STREAMS);
+    }
+
+    #[test]
+    fn pairs_of_every_length() {
+        // SAFETY: each register is used where its level was detected.
+        unsafe {
+            for level in Level::available() {
+                match level {
+                    Level::Native => check::<Portable<f32>>(),
+                    #[cfg(target_arch = "x86_64")]
+                    Level::Avx2 => check::<F32x8>(),
+                    #[cfg(target_arch = "x86_64")]
+                    Level::Avx512 => check::<F32x16>(),
+                    #[cfg(not(target_arch = "x86_64"))]
+                    _ => unreachable!("a level of other processors"),
+                }
+            }
+        }
+    }
 }
