@@ -37,6 +37,7 @@ const GATHERED_ELEMENTS: usize = 1 << 16;
 const AHEAD_BYTES: f64 = (1 << 20) as f64;
 
 /// A call cut into tiles.
+#[derive(Clone, Copy)]
 pub struct Plan {
     /// Both directions.
     pub geometry: Geometry,
