@@ -263,8 +263,11 @@ impl Geometry {
 
     /// The shape of the result: `like` with the last two dimensions replaced.
     pub fn output_shape(&self, like: &Shape) -> Shape {
-        let leading = &like[..like.len() - 2];
-        leading.iter().copied().chain([self.y.output as usize, self.x.output as usize]).collect()
+        let mut shape = like.clone();
+        if let [.., height, width] = &mut shape[..] {
+            (*height, *width) = (self.y.output as usize, self.x.output as usize);
+        }
+        shape
     }
 }
 

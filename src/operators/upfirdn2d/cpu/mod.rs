@@ -30,6 +30,7 @@ mod tile;
 mod windows;
 mod writer;
 
+use smallvec::SmallVec;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -106,14 +107,14 @@ fn run(request: &Request<'_>) -> Result<()> {
 }
 
 fn filter<T: FirElement>(request: &Request<'_>) -> Result<()> {
-    let (level, mut bytes) = (Level::current(), [0; KERNEL_BYTES]);
-    let copy = copy_kernel(request.kernel, &mut bytes);
-    let key = copy.as_ref().map(|(kernel, _)| Key { request, kernel, level });
+    let (level, mut bytes) = (Level::current(), SmallVec::new());
+    let key = copy_kernel(request.kernel, &mut bytes).then(|| Key { request, kernel: &bytes, level });
     if let Some(prepared) = key.as_ref().and_then(Prepared::take) {
         run_prepared::<T>(prepared, level, request);
         return Ok(());
     }
-    let kernel = copy.as_ref().map_or(request.kernel, |(_, view)| view);
+    let copy = key.as_ref().map(|key| view_of_copy(request.kernel, key.kernel));
+    let kernel = copy.as_ref().unwrap_or(request.kernel);
     let taps = Arc::new(Taps::read(kernel, request.reverse(), request.args.gain)?);
     let layout = Layout::new(request.input, request.output);
     let plan = Plan::new::<T>(request.geometry()?, &taps, &layout);
@@ -131,24 +132,35 @@ fn filter<T: FirElement>(request: &Request<'_>) -> Result<()> {
     })
 }
 
-/// A copy of a small kernel in row-major order, as bytes and as a kernel.
-fn copy_kernel<'a>(kernel: &TensorView<'_>, bytes: &'a mut [u8; KERNEL_BYTES]) -> Option<(&'a [u8], TensorView<'a>)> {
-    let (kind, (rows, columns)) = (kernel.kind.clone(), (kernel.shape()[0], kernel.shape()[1]));
-    let size = kind.dtype.size();
+/// Copies the bytes of a small kernel in row-major order; false, with nothing done, where it is not small.
+fn copy_kernel(kernel: &TensorView<'_>, bytes: &mut SmallVec<[u8; KERNEL_BYTES]>) -> bool {
+    let (rows, columns, size) = (kernel.shape()[0], kernel.shape()[1], kernel.dtype().size());
     if rows.saturating_mul(columns) > KERNEL_BYTES / size {
-        return None;
+        return false;
     }
-    let target = bytes.as_mut_ptr();
-    for row in 0..rows {
-        let from = (kernel.pointer.wrapping_offset(row as isize * kernel.strides[0]).cast_const(), kernel.strides[1]);
-        let to = (target.wrapping_add(row * columns * size), size as isize);
-        // SAFETY: the view promises every element, and there is memory for all of them.
-        unsafe { with_element!(kind.dtype, K => copy_strided::<K>(from, to, columns)) };
+    let (target, row_bytes) = (bytes.as_mut_ptr(), columns * size);
+    // SAFETY: the view promises every element, and the bytes have room for all of them, which are then set.
+    unsafe {
+        if kernel.is_row_major() {
+            target.copy_from_nonoverlapping(kernel.pointer, rows * row_bytes);
+        } else {
+            for row in 0..rows {
+                let from = kernel.pointer.wrapping_offset(row as isize * kernel.strides[0]).cast_const();
+                let to = (target.add(row * row_bytes), size as isize);
+                with_element!(kernel.dtype(), K => copy_strided::<K>((from, kernel.strides[1]), to, columns));
+            }
+        }
+        bytes.set_len(rows * row_bytes);
     }
-    let (copy, strides) = (&bytes[..rows * columns * size], kind.shape.row_major_strides(kind.dtype));
-    let parts = Parts { pointer: copy.as_ptr().cast_mut(), kind, strides, device: kernel.device };
-    // SAFETY: the copy holds every element, and is borrowed as long as the view.
-    Some((copy, unsafe { TensorView::from_parts(parts) }))
+    true
+}
+
+/// The kernel whose elements are these bytes, of another's type.
+fn view_of_copy<'a>(kernel: &TensorView<'_>, bytes: &'a [u8]) -> TensorView<'a> {
+    let strides = kernel.shape().row_major_strides(kernel.dtype());
+    let pointer = bytes.as_ptr().cast_mut();
+    // SAFETY: the bytes are all elements in that order, and are borrowed as long as the view.
+    unsafe { TensorView::from_parts(Parts { pointer, kind: kernel.kind.clone(), strides, device: kernel.device }) }
 }
 
 /// Runs a prepared call on the memory of this one.
