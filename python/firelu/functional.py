@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from numpy import ndarray
 
 from ._firelu import BoundOperator, Tensor, run_operator
 from .errors import ArgumentError, ShapeError
@@ -229,11 +230,16 @@ def upfirdn2d(
             [1., 1., 1., 1.],
             [1., 1., 1., 1.]]])
     """
-    if type(kernel) is not np.ndarray or kernel.ndim != 2:
+    if type(kernel) is not ndarray or kernel.ndim != 2:
         kernel = _square(kernel)
     # What nearly everyone passes is read without a further call: it shows in the time of a small picture.
-    if type(up) is int and type(down) is int and type(pad) is tuple and len(pad) in (2, 4):
-        x0, x1, y0, y1 = pad if len(pad) == 4 else pad * 2
+    if type(up) is not int or type(down) is not int or type(pad) is not tuple:
+        arguments = _arguments(up, down, pad, flip_kernel, gain)
+    elif len(pad) == 2:
+        before, after = pad
+        arguments = up, up, down, down, before, after, before, after, flip_kernel, gain
+    elif len(pad) == 4:
+        x0, x1, y0, y1 = pad
         arguments = up, up, down, down, x0, x1, y0, y1, flip_kernel, gain
     else:
         arguments = _arguments(up, down, pad, flip_kernel, gain)

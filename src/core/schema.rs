@@ -346,8 +346,11 @@ impl OpSchema {
         outputs: &[Option<&Parts>],
         args: &Args,
     ) -> Result<(Device, OutputTypes)> {
-        let types: SmallVec<[Option<&TensorType>; 4]> =
-            inputs.iter().map(|input| input.map(|parts| &parts.kind)).collect();
+        // Pushed one by one: for so few, collecting takes longer.
+        let mut types: SmallVec<[Option<&TensorType>; 4]> = SmallVec::new();
+        for input in inputs {
+            types.push(input.map(|parts| &parts.kind));
+        }
         let inferred = self.infer(&types, args)?;
         let device = self.check_devices(inputs)?;
         if !outputs.is_empty() {

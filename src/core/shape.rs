@@ -15,12 +15,18 @@ pub type Strides = SmallVec<[isize; 4]>;
 impl Shape {
     /// The number of elements, or `None` where it, or their size in bytes, exceeds `isize::MAX`.
     pub fn checked_elements(&self, dtype: DType) -> Option<usize> {
-        if self.0.contains(&0) {
-            return Some(0);
+        let mut elements = 1;
+        let mut fits = true;
+        for &n in &self.0 {
+            // Beside a length of zero the others may be of any size.
+            if n == 0 {
+                return Some(0);
+            }
+            let (product, overflows) = usize::overflowing_mul(elements, n);
+            (elements, fits) = (product, fits && !overflows);
         }
-        let elements = self.0.iter().try_fold(1usize, |product, &n| product.checked_mul(n))?;
         let bytes = elements.checked_mul(dtype.size())?;
-        (bytes <= isize::MAX as usize).then_some(elements)
+        (fits && bytes <= isize::MAX as usize).then_some(elements)
     }
 
     /// The number of elements of a shape whose size was checked when its tensor was made.
@@ -140,6 +146,12 @@ impl std::ops::Deref for Shape {
     type Target = [usize];
     fn deref(&self) -> &[usize] {
         &self.0
+    }
+}
+
+impl std::ops::DerefMut for Shape {
+    fn deref_mut(&mut self) -> &mut [usize] {
+        &mut self.0
     }
 }
 

@@ -8,6 +8,7 @@ use numpy::{PyArrayDescr, PyArrayDescrMethods, PyUntypedArray, PyUntypedArrayMet
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
+use smallvec::SmallVec;
 
 use super::errors;
 use crate::core::device::Device;
@@ -194,7 +195,10 @@ fn wrap<'py>(
     data: *mut u8,
 ) -> PyResult<Bound<'py, PyUntypedArray>> {
     let descriptor = descriptor(py, kind.dtype)?;
-    let mut dims: smallvec::SmallVec<[npy_intp; 6]> = kind.shape.iter().map(|&n| n as npy_intp).collect();
+    let mut dims: SmallVec<[npy_intp; 6]> = SmallVec::new();
+    for &n in kind.shape.iter() {
+        dims.push(n as npy_intp);
+    }
     let mut steps: Option<Strides> = strides.cloned();
     let steps = steps.as_mut().map_or(std::ptr::null_mut(), |steps| steps.as_mut_ptr());
     let flags = if data.is_null() { 0 } else { npyffi::NPY_ARRAY_WRITEABLE };

@@ -43,10 +43,20 @@ pub unsafe fn compute(
     let read = |parts: &Parts| unsafe { TensorView::from_parts(parts.clone()) };
     // SAFETY: as above; outputs are writable.
     let write = |parts: &Parts| unsafe { TensorViewMut::from_parts(parts.clone()) };
-    let sources: SmallVec<[Option<TensorView<'_>>; 4]> = inputs.iter().map(|parts| parts.map(read)).collect();
-    let targets: SmallVec<[Option<TensorViewMut<'_>>; 2]> = outputs.iter().map(|parts| parts.map(write)).collect();
+    // Pushed one by one: for so few, collecting takes longer.
+    let mut sources: SmallVec<[Option<TensorView<'_>>; 4]> = SmallVec::new();
+    for parts in inputs {
+        sources.push(parts.map(read));
+    }
+    let mut targets: SmallVec<[Option<TensorViewMut<'_>>; 2]> = SmallVec::new();
+    for parts in outputs {
+        targets.push(parts.map(write));
+    }
     let call = Call { inputs: &sources, outputs: &targets, args, stream: setting.stream };
-    let bytes: usize = outputs.iter().flatten().map(|parts| parts.kind.bytes()).sum();
+    let mut bytes = 0;
+    for parts in outputs.iter().flatten() {
+        bytes += parts.kind.bytes();
+    }
     let run = || match setting.threads {
         Some(threads) => parallel::with_threads(threads, || kernel(&call)),
         None => kernel(&call),

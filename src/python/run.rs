@@ -26,14 +26,22 @@ pub struct RecentArgs(Mutex<Option<(GivenArgs, Arc<Args>)>>);
 type GivenArgs = SmallVec<[Py<PyAny>; 10]>;
 
 impl RecentArgs {
+    /// The checked arguments, if these very objects are those of the last call.
+    pub fn known<'a, 'py: 'a>(
+        &self,
+        mut given: impl ExactSizeIterator<Item = Borrowed<'a, 'py, PyAny>>,
+    ) -> Option<Arc<Args>> {
+        let recent = self.0.try_lock().ok()?;
+        let (known, args) = recent.as_ref()?;
+        let same =
+            known.len() == given.len() && known.iter().all(|known| given.next().is_some_and(|given| known.is(given)));
+        same.then(|| args.clone())
+    }
+
     /// The checked arguments, given in the schema's order.
     pub fn check(&self, schema: &OpSchema, given: &[Bound<'_, PyAny>]) -> PyResult<Arc<Args>> {
-        if let Ok(recent) = self.0.try_lock()
-            && let Some((known, args)) = &*recent
-            && known.len() == given.len()
-            && known.iter().zip(given).all(|(known, given)| known.is(given))
-        {
-            return Ok(args.clone());
+        if let Some(args) = self.known(given.iter().map(Bound::as_borrowed)) {
+            return Ok(args);
         }
         let mut values: SmallVec<[ArgValue; 10]> = SmallVec::new();
         for (index, value) in given.iter().enumerate() {
@@ -79,8 +87,11 @@ impl BoundOperator {
         args: &Bound<'py, PyTuple>,
         out: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let given: SmallVec<[Bound<'py, PyAny>; 10]> = args.iter().collect();
-        run(&self.operator, inputs, &*self.recent.check(&self.operator.schema, &given)?, out)
+        let args = match self.recent.known(args.iter_borrowed()) {
+            Some(args) => args,
+            None => self.recent.check(&self.operator.schema, &args.iter().collect::<SmallVec<[_; 10]>>())?,
+        };
+        run(&self.operator, inputs, &args, out)
     }
 }
 
@@ -263,7 +274,10 @@ pub fn run<'py>(
         held.push(hold(operator, index, object)?);
     }
     let given = hold_outputs(operator, out)?;
-    let parts: SmallVec<[Option<&Parts>; 4]> = held.iter().map(|held| held.as_ref().map(|held| &held.parts)).collect();
+    let mut parts: SmallVec<[Option<&Parts>; 4]> = SmallVec::new();
+    for held in &held {
+        parts.push(held.as_ref().map(|held| &held.parts));
+    }
     let given_parts: SmallVec<[Option<&Parts>; 2]> =
         given.iter().map(|held| held.as_ref().map(|held| &held.parts)).collect();
     let schema = &operator.schema;
@@ -281,7 +295,10 @@ pub fn run<'py>(
         });
     }
 
-    let targets: SmallVec<[Option<&Parts>; 2]> = results.iter().map(|held| Some(&held.parts)).collect();
+    let mut targets: SmallVec<[Option<&Parts>; 2]> = SmallVec::new();
+    for result in &results {
+        targets.push(Some(&result.parts));
+    }
     // SAFETY: the objects in `held` and `results` stay alive to the end of this function and own the
     // memory that their parts describe; `check` refused outputs that share memory among themselves or
     // with an input, except in place.

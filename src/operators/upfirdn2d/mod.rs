@@ -19,7 +19,7 @@ use crate::core::blob::Blob;
 use crate::core::error::{Error, Result};
 use crate::core::gradient::Gradient;
 use crate::core::operator::Operator;
-use crate::core::schema::{InputDType, InputSpec, OpCost, OpSchema, Signature};
+use crate::core::schema::{InputDType, InputSpec, OpCost, OpSchema, OutputTypes, Signature};
 use crate::core::shape::Shape;
 use crate::core::tensor::TensorType;
 use crate::operators::run_blobs;
@@ -90,7 +90,10 @@ pub fn upfirdn2d() -> Operator {
         .tensor_inference_function(|signature| {
             let x = signature.input(0);
             let geometry = geometry(signature, &x.shape, 1)?;
-            Ok([TensorType::new(geometry.output_shape(&x.shape), x.dtype)].into_iter().collect())
+            // Pushed: collecting takes longer.
+            let mut types = OutputTypes::new();
+            types.push(TensorType::new(geometry.output_shape(&x.shape), x.dtype));
+            Ok(types)
         });
     let operator = Operator::new(with_cost(with_args(schema), first_shape, 1), cpu::forward);
     with_cuda!(operator, cuda::forward).with_gradient(Gradient::defined(GetUpFirDn2dGradient))

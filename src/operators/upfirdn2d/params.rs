@@ -1,5 +1,5 @@
 //! The arguments and the geometry they give: validation, output sizes, the transposed operation.
-//! Pure arithmetic on numbers; sizes are checked in 128 bits once, so that kernels compute in 64.
+//! Pure arithmetic on numbers; sizes are checked once, so that kernels compute in 64 bits.
 
 use crate::core::args::{ArgSpec, ArgValue, Args};
 use crate::core::error::{Error, Result};
@@ -113,9 +113,9 @@ impl Axis {
     /// The axis of a forward call, or why there is none.
     pub fn new(input: usize, taps: usize, up: i64, down: i64, pad: (i64, i64)) -> std::result::Result<Self, Refusal> {
         // Every position that a kernel computes stays below this sum.
-        let stretched = input as i128 * i128::from(up);
-        let reach = stretched + i128::from(pad.0).abs() + i128::from(pad.1).abs() + taps as i128;
-        if reach > i128::from(i64::MAX / 4) {
+        let stretched = (input as u64).saturating_mul(up as u64);
+        let pads = pad.0.unsigned_abs().saturating_add(pad.1.unsigned_abs());
+        if stretched.saturating_add(pads).saturating_add(taps as u64) > i64::MAX as u64 / 4 {
             return Err(Refusal::TooLarge);
         }
         let (span, taps) = (stretched as i64 + pad.0 + pad.1, taps as i64);
@@ -171,7 +171,7 @@ impl Axis {
 
     /// The outputs for which no tap lies outside the input; any range where there are none.
     pub fn interior(&self) -> std::ops::Range<i64> {
-        let ceiling = |a: i64| -(-a).div_euclid(self.down);
+        let ceiling = |a: i64| if self.down == 1 { a } else { -(-a).div_euclid(self.down) };
         let first = ceiling(self.pad - self.up + 1).max(0);
         first..ceiling(self.input * self.up + self.pad - self.taps + 1).min(self.output)
     }
@@ -263,8 +263,11 @@ impl Geometry {
 
     /// The shape of the result: `like` with the last two dimensions replaced.
     pub fn output_shape(&self, like: &Shape) -> Shape {
-        let leading = &like[..like.len() - 2];
-        leading.iter().copied().chain([self.y.output as usize, self.x.output as usize]).collect()
+        let mut shape = like.clone();
+        if let [.., height, width] = &mut shape[..] {
+            (*height, *width) = (self.y.output as usize, self.x.output as usize);
+        }
+        shape
     }
 }
 

@@ -24,38 +24,47 @@ impl<C: Compute> Taps<C> {
     /// Reads a kernel, reversed in both directions where `reverse`, and multiplies it by `gain`.
     pub fn read(kernel: &TensorView<'_>, reverse: bool, gain: f64) -> Result<Self> {
         let (rows, columns) = (kernel.shape()[0], kernel.shape()[1]);
-        let mut values = with_element!(kernel.dtype(), K => read_values::<K>(kernel, rows, columns))?;
-        if C::DTYPE != DType::Float64 {
-            values.iter_mut().for_each(|value| *value = C::from_f64(*value).to_f64());
-        }
+        let mut values = SmallVec::new();
+        reserve(&mut values, rows * columns)?;
+        with_element!(kernel.dtype(), K => read_values::<K, C>(kernel, rows, columns, &mut values));
         if reverse {
             values.reverse();
         }
-        let mut full = room(values.len())?;
-        full.extend(values.iter().map(|&value| C::from_f64(value * gain)));
-        Ok(Taps { separable: factor(&values, columns, gain), full })
+        let mut taps = Taps { separable: factor(&values, columns, gain), full: SmallVec::new() };
+        reserve(&mut taps.full, values.len())?;
+        for &value in &values {
+            taps.full.push(C::from_f64(value * gain));
+        }
+        Ok(taps)
     }
 }
 
-fn read_values<K: Element>(kernel: &TensorView<'_>, rows: usize, columns: usize) -> Result<SmallVec<[f64; 64]>> {
-    let mut values = room(rows * columns)?;
+/// The values, rounded to the compute type.
+fn read_values<K: Element, C: Compute>(
+    kernel: &TensorView<'_>,
+    rows: usize,
+    columns: usize,
+    values: &mut SmallVec<[f64; 64]>,
+) {
+    let (row_step, column_step) = (kernel.strides[0], kernel.strides[1]);
     for row in 0..rows as isize {
+        let first = kernel.pointer.wrapping_offset(row * row_step);
         for column in 0..columns as isize {
-            let offset = row * kernel.strides[0] + column * kernel.strides[1];
+            let place = first.wrapping_offset(column * column_step).cast::<K>();
             // SAFETY: the index is inside the shape, every element of which the view promises.
-            let value = unsafe { kernel.pointer.offset(offset).cast::<K>().read_unaligned() };
-            values.push(value.to_compute().to_f64());
+            let value = unsafe { place.read_unaligned() };
+            values.push(C::from_f64(value.to_compute().to_f64()).to_f64());
         }
     }
-    Ok(values)
 }
 
 /// Room for so many taps; a kernel that is one number repeated may have more than memory holds.
-fn room<C: Copy>(taps: usize) -> Result<SmallVec<[C; 64]>> {
+fn reserve<C: Copy>(values: &mut SmallVec<[C; 64]>, taps: usize) -> Result<()> {
+    if taps <= values.inline_size() {
+        return Ok(());
+    }
     let bytes = taps.saturating_mul(size_of::<C>());
-    let mut room = SmallVec::new();
-    let out_of_memory = |_| Error::OutOfMemory { device: Device::Cpu.to_string(), bytes };
-    room.try_reserve_exact(taps).map(|()| room).map_err(out_of_memory)
+    values.try_reserve_exact(taps).map_err(|_| Error::OutOfMemory { device: Device::Cpu.to_string(), bytes })
 }
 
 /// The factors along x and y, by the row and the column of the largest tap. They are accepted only
@@ -76,7 +85,11 @@ fn factor<C: Compute>(values: &[f64], columns: usize, gain: f64) -> Option<Facto
     }
     let (row, column, pivot) = (at - at % columns, at % columns, values[at]);
     let tolerance = 4.0 * if C::DTYPE == DType::Float64 { f64::EPSILON / 2.0 } else { f64::from(f32::EPSILON) / 2.0 };
-    let along_x: SmallVec<[f64; 16]> = values[row..row + columns].iter().map(|value| value / pivot).collect();
+    // Pushed one by one: for so few, collecting takes longer.
+    let mut along_x: SmallVec<[f64; 16]> = SmallVec::new();
+    for value in &values[row..row + columns] {
+        along_x.push(value / pivot);
+    }
     for line in values.chunks_exact(columns) {
         let scale = line[column];
         for (value, factor) in line.iter().zip(&along_x) {
@@ -91,8 +104,13 @@ fn factor<C: Compute>(values: &[f64], columns: usize, gain: f64) -> Option<Facto
         let rounded = C::from_f64(value);
         (value == 0.0 || (rounded.to_f64().abs() >= smallest && rounded.to_f64().is_finite())).then_some(rounded)
     };
-    let x = along_x.iter().map(|&value| convert(value)).collect::<Option<_>>()?;
-    let y = values[column..].iter().step_by(columns).map(|&value| convert(value * gain)).collect::<Option<_>>()?;
+    let (mut x, mut y) = (SmallVec::new(), SmallVec::new());
+    for &value in &along_x {
+        x.push(convert(value)?);
+    }
+    for line in values.chunks_exact(columns) {
+        y.push(convert(line[column] * gain)?);
+    }
     Some((x, y))
 }
 

@@ -41,24 +41,24 @@ unsafe impl Sync for Layout {}
 impl Layout {
     /// The planes of two tensors, each of at least two dimensions, that agree in all but the last two.
     pub fn new(first: &Parts, second: &Parts) -> Self {
-        let dims = first.shape().len();
-        let size = first.dtype().size() as isize;
-        let channels = if dims > 2 { first.shape()[dims - 3] } else { 1 };
-        let is_channels_last = |parts: &Parts| {
-            let step = parts.strides[dims - 1];
-            parts.strides[dims - 3] == size && (step == channels as isize * size || parts.shape()[dims - 1] < 2)
+        let (a, b) = (Dimensions::of(first), Dimensions::of(second));
+        let (dims, size) = (a.shape.len(), first.dtype().size() as isize);
+        let channels = if dims > 2 { a.shape[dims - 3] } else { 1 };
+        let is_channels_last = |of: &Dimensions<'_>| {
+            let step = of.strides[dims - 1];
+            of.strides[dims - 3] == size && (step == channels as isize * size || of.shape[dims - 1] < 2)
         };
-        let last = channels > 1 && channels <= MOST_CHANNELS && is_channels_last(first) && is_channels_last(second);
+        let last = channels > 1 && channels <= MOST_CHANNELS && is_channels_last(&a) && is_channels_last(&b);
         let pixel = if last { channels } else { 1 };
-        let side = |parts: &Parts| Side {
-            pointer: parts.pointer,
-            row: stride(parts, dims - 2),
-            column: stride(parts, dims - 1),
-            dense: last || parts.strides[dims - 1] == size || parts.shape()[dims - 1] < 2,
+        let side = |pointer: *mut u8, of: &Dimensions<'_>| Side {
+            pointer,
+            row: of.stride(dims - 2),
+            column: of.stride(dims - 1),
+            dense: last || of.strides[dims - 1] == size || of.shape[dims - 1] < 2,
         };
         let mut leading: SmallVec<[(usize, isize, isize); 4]> = SmallVec::new();
         for d in (0..dims - 2 - usize::from(last)).rev() {
-            let (n, a, b) = (first.shape()[d], stride(first, d), stride(second, d));
+            let (n, a, b) = (a.shape[d], a.stride(d), b.stride(d));
             match leading.last_mut() {
                 _ if n == 1 => {}
                 Some(inner) if inner.0 as isize * inner.1 == a && inner.0 as isize * inner.2 == b => inner.0 *= n,
@@ -66,7 +66,7 @@ impl Layout {
             }
         }
         let planes = leading.iter().map(|dim| dim.0).product();
-        Layout { first: side(first), second: side(second), pixel, planes, leading }
+        Layout { first: side(first.pointer, &a), second: side(second.pointer, &b), pixel, planes, leading }
     }
 
     /// Bytes from plane to plane in both tensors, where that is always the same.
@@ -95,10 +95,23 @@ impl Layout {
     }
 }
 
-/// The bytes between neighbours; none where there are no neighbours, whose stride may be any number.
-fn stride(parts: &Parts, dimension: usize) -> isize {
-    let moves = parts.shape()[dimension] > 1 && !parts.shape().contains(&0);
-    if moves { parts.strides[dimension] } else { 0 }
+/// One tensor's lengths and strides.
+struct Dimensions<'a> {
+    shape: &'a [usize],
+    strides: &'a [isize],
+    /// Whether there is no element at all.
+    empty: bool,
+}
+
+impl<'a> Dimensions<'a> {
+    fn of(parts: &'a Parts) -> Self {
+        Dimensions { shape: parts.shape(), strides: &parts.strides, empty: parts.shape().contains(&0) }
+    }
+
+    /// The bytes between neighbours; none where there are no neighbours, whose stride may be any number.
+    fn stride(&self, dimension: usize) -> isize {
+        if self.shape[dimension] > 1 && !self.empty { self.strides[dimension] } else { 0 }
+    }
 }
 
 /// Copies `count` elements between places a number of bytes apart.

@@ -60,7 +60,7 @@ macro_rules! level_entries {
         /// # Safety
         /// As [`Worker::run`]; the level was detected.
         #[target_feature(enable = $features)]
-        pub unsafe fn tile<T: FirElement>(worker: &mut Worker<'_, T::Compute>, tile: &Tile<T>, planes: Rows) {
+        pub unsafe fn tile<T: FirElement>(worker: &mut Worker<T::Compute>, tile: &Tile<T>, planes: Rows) {
             // SAFETY: the caller's promise.
             unsafe { worker.run::<T, <T as $element>::Register>(tile, planes) }
         }

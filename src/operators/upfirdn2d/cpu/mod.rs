@@ -18,6 +18,7 @@ mod native;
 mod phases;
 mod plan;
 mod products;
+mod recent;
 mod registers;
 mod rows;
 mod runs;
@@ -30,7 +31,9 @@ mod twins;
 mod windows;
 mod writer;
 
+use smallvec::SmallVec;
 use std::ops::Range;
+use std::sync::Arc;
 
 use super::params::{Geometry, UpFirDn2dArgs};
 #[cfg(not(target_arch = "x86_64"))]
@@ -38,7 +41,7 @@ use crate::core::dtype::Element;
 use crate::core::error::Result;
 use crate::core::operator::Call;
 use crate::core::shape::Shape;
-use crate::core::tensor::{TensorView, TensorViewMut};
+use crate::core::tensor::{Parts, TensorView};
 use crate::devices::cpu::features::Level;
 use crate::devices::cpu::parallel;
 #[cfg(target_arch = "x86_64")]
@@ -49,6 +52,7 @@ use avx512::Avx512Element;
 use factor::Taps;
 use layout::{Layout, copy_strided};
 use plan::Plan;
+use recent::{KERNEL_BYTES, Key, Prepared, Request, is_worth_keeping};
 use rows::Rows;
 use scratch::Scratch;
 #[cfg(target_arch = "x86_64")]
@@ -74,17 +78,15 @@ fn checked_geometry(args: &UpFirDn2dArgs, x: &Shape, k: &Shape) -> Result<Geomet
 /// Y of X and K.
 pub fn forward(call: &Call<'_>) -> Result<()> {
     let Some(y) = &call.outputs[0] else { return Ok(()) };
-    let (x, k, args) = (call.input(0), call.input(1), UpFirDn2dArgs::from_args(call.args));
-    let geometry = checked_geometry(&args, x.shape(), k.shape())?;
-    with_element!(y.dtype(), T => filter::<T>(geometry, &Taps::read(k, !args.flip_kernel, args.gain)?, x, y))
+    let args = UpFirDn2dArgs::from_args(call.args);
+    run(&Request { args, adjoint: false, kernel: call.input(1), input: call.input(0), output: y })
 }
 
 /// dX of dY and K: the adjoint, with the kernel the other way round.
 pub fn gradient(call: &Call<'_>) -> Result<()> {
     let Some(dx) = &call.outputs[0] else { return Ok(()) };
-    let (dy, k, args) = (call.input(0), call.input(1), UpFirDn2dArgs::from_args(call.args));
-    let geometry = checked_geometry(&args, call.input(2).shape(), k.shape())?.transposed();
-    with_element!(dx.dtype(), T => filter::<T>(geometry, &Taps::read(k, args.flip_kernel, args.gain)?, dy, dx))
+    let args = UpFirDn2dArgs::from_args(call.args);
+    run(&Request { args, adjoint: true, kernel: call.input(1), input: call.input(0), output: dx })
 }
 
 /// dK of X and dY.
@@ -97,26 +99,78 @@ pub fn kernel_gradient(call: &Call<'_>) -> Result<()> {
     Ok(())
 }
 
-fn filter<T: FirElement>(
-    geometry: Geometry,
-    taps: &Taps<T::Compute>,
-    input: &TensorView<'_>,
-    output: &TensorViewMut<'_>,
-) -> Result<()> {
+fn run(request: &Request<'_>) -> Result<()> {
     // Before anything is multiplied: beside a length of zero the others may be of any size.
-    if output.shape().elements() == 0 {
+    if request.output.shape().elements() == 0 {
         return Ok(());
     }
-    let layout = Layout::new(input, output);
-    let plan = Plan::new::<T>(geometry, taps, &layout);
-    let (level, tiles) = (Level::current(), plan.strips * plan.bands * layout.planes);
+    with_element!(request.output.dtype(), T => filter::<T>(request))
+}
+
+fn filter<T: FirElement>(request: &Request<'_>) -> Result<()> {
+    let (level, mut bytes) = (Level::current(), SmallVec::new());
+    let key = copy_kernel(request.kernel, &mut bytes).then(|| Key { request, kernel: &bytes, level });
+    if let Some(prepared) = key.as_ref().and_then(Prepared::take) {
+        run_prepared::<T>(prepared, level, request);
+        return Ok(());
+    }
+    let copy = key.as_ref().map(|key| view_of_copy(request.kernel, key.kernel));
+    let kernel = copy.as_ref().unwrap_or(request.kernel);
+    let taps = Arc::new(Taps::read(kernel, request.reverse(), request.args.gain)?);
+    let layout = Layout::new(request.input, request.output);
+    let plan = Plan::new::<T>(request.geometry()?, &taps, &layout);
+    if let Some(key) = key.filter(|_| is_worth_keeping(&plan)) {
+        run_prepared::<T>(Prepared::new(&key, plan, layout, &taps)?, level, request);
+        return Ok(());
+    }
+    let tiles = plan.strips * plan.bands * layout.planes;
     parallel::try_for_each(plan.tasks(layout.planes), plan.work, |task| {
         let first = task * plan.tiles;
         Scratch::with(|scratch| {
             // SAFETY: the views promise every element of the layout, and tiles write disjoint parts.
-            unsafe { run_tiles::<T>(level, &plan, taps, &layout, first..(first + plan.tiles).min(tiles), scratch) }
+            unsafe { run_tiles::<T>(level, &plan, &taps, &layout, first..(first + plan.tiles).min(tiles), scratch) }
         })
     })
+}
+
+/// Copies the bytes of a small kernel in row-major order; false, with nothing done, where it is not small.
+fn copy_kernel(kernel: &TensorView<'_>, bytes: &mut SmallVec<[u8; KERNEL_BYTES]>) -> bool {
+    let (rows, columns, size) = (kernel.shape()[0], kernel.shape()[1], kernel.dtype().size());
+    if rows.saturating_mul(columns) > KERNEL_BYTES / size {
+        return false;
+    }
+    let (target, row_bytes) = (bytes.as_mut_ptr(), columns * size);
+    // SAFETY: the view promises every element, and the bytes have room for all of them, which are then set.
+    unsafe {
+        if kernel.is_row_major() {
+            target.copy_from_nonoverlapping(kernel.pointer, rows * row_bytes);
+        } else {
+            for row in 0..rows {
+                let from = kernel.pointer.wrapping_offset(row as isize * kernel.strides[0]).cast_const();
+                let to = (target.add(row * row_bytes), size as isize);
+                with_element!(kernel.dtype(), K => copy_strided::<K>((from, kernel.strides[1]), to, columns));
+            }
+        }
+        bytes.set_len(rows * row_bytes);
+    }
+    true
+}
+
+/// The kernel whose elements are these bytes, of another's type.
+fn view_of_copy<'a>(kernel: &TensorView<'_>, bytes: &'a [u8]) -> TensorView<'a> {
+    let strides = kernel.shape().row_major_strides(kernel.dtype());
+    let pointer = bytes.as_ptr().cast_mut();
+    // SAFETY: the bytes are all elements in that order, and are borrowed as long as the view.
+    unsafe { TensorView::from_parts(Parts { pointer, kind: kernel.kind.clone(), strides, device: kernel.device }) }
+}
+
+/// Runs a prepared call on the memory of this one.
+fn run_prepared<T: FirElement>(mut prepared: Box<Prepared<T::Compute>>, level: Level, request: &Request<'_>) {
+    let Prepared { plan, layout, worker, .. } = &mut *prepared;
+    (layout.first.pointer, layout.second.pointer) = (request.input.pointer, request.output.pointer);
+    // SAFETY: the views promise every element of the layout, and this call alone writes to it.
+    unsafe { run_strip::<T>(level, plan, worker, layout, 0..layout.planes * plan.bands) };
+    prepared.keep();
 }
 
 /// Tiles are numbered strip by strip, then plane by plane, then band by band, so that neighbours share
@@ -127,7 +181,7 @@ fn filter<T: FirElement>(
 unsafe fn run_tiles<T: FirElement>(
     level: Level,
     plan: &Plan,
-    taps: &Taps<T::Compute>,
+    taps: &Arc<Taps<T::Compute>>,
     layout: &Layout,
     tiles: Range<usize>,
     scratch: &mut Scratch,
@@ -137,20 +191,37 @@ unsafe fn run_tiles<T: FirElement>(
     while tile < tiles.end {
         let strip = tile / per_strip;
         let mut worker = Worker::new(plan, taps, strip * plan.strip, scratch)?;
-        let (mut plane, mut band) = (tile % per_strip / plan.bands, tile % plan.bands);
-        let end = tiles.end.min((strip + 1) * per_strip);
-        while tile < end {
-            let planes = plan.group.min(end - tile);
-            // SAFETY: the caller's promise.
-            unsafe { run_tile::<T>(level, plan, &mut worker, layout, plane..plane + planes, band) };
-            tile += planes;
-            band += 1;
-            if band == plan.bands {
-                (plane, band) = (plane + planes, 0);
-            }
-        }
+        let (first, end) = (strip * per_strip, tiles.end.min((strip + 1) * per_strip));
+        // SAFETY: the caller's promise.
+        unsafe { run_strip::<T>(level, plan, &mut worker, layout, tile - first..end - first) };
+        tile = end;
     }
     Ok(())
+}
+
+/// Tiles of the worker's strip, numbered from its first.
+///
+/// # Safety
+/// As [`run_tiles`].
+unsafe fn run_strip<T: FirElement>(
+    level: Level,
+    plan: &Plan,
+    worker: &mut Worker<T::Compute>,
+    layout: &Layout,
+    tiles: Range<usize>,
+) {
+    let (mut plane, mut band) = (tiles.start / plan.bands, tiles.start % plan.bands);
+    let mut tile = tiles.start;
+    while tile < tiles.end {
+        let planes = plan.group.min(tiles.end - tile);
+        // SAFETY: the caller's promise.
+        unsafe { run_tile::<T>(level, plan, worker, layout, plane..plane + planes, band) };
+        tile += planes;
+        band += 1;
+        if band == plan.bands {
+            (plane, band) = (plane + planes, 0);
+        }
+    }
 }
 
 /// A tile of some planes, of one where there are several tiles in each.
@@ -160,7 +231,7 @@ unsafe fn run_tiles<T: FirElement>(
 unsafe fn run_tile<T: FirElement>(
     level: Level,
     plan: &Plan,
-    worker: &mut Worker<'_, T::Compute>,
+    worker: &mut Worker<T::Compute>,
     layout: &Layout,
     planes: Range<usize>,
     band: usize,

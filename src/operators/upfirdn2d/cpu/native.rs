@@ -42,7 +42,7 @@ impl<C: Compute, S: Element<Compute = C>, D: Element<Compute = C>> Sums<S, D> fo
 ///
 /// # Safety
 /// As [`Worker::run`].
-pub unsafe fn tile<T: Element>(worker: &mut Worker<'_, T::Compute>, tile: &Tile<T>, planes: Rows) {
+pub unsafe fn tile<T: Element>(worker: &mut Worker<T::Compute>, tile: &Tile<T>, planes: Rows) {
     // SAFETY: the caller's promise; every processor has these registers.
     unsafe { worker.run::<T, Portable<T::Compute>>(tile, planes) }
 }

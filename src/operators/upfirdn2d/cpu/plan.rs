@@ -38,6 +38,7 @@ const GATHERED_ELEMENTS: usize = 1 << 16;
 const AHEAD_BYTES: f64 = (1 << 20) as f64;
 
 /// A call cut into tiles.
+#[derive(Clone, Copy)]
 pub struct Plan {
     /// Both directions.
     pub geometry: Geometry,
@@ -137,15 +138,15 @@ fn choose_order<C: Compute>(geometry: &Geometry, taps: &Taps<C>) -> (Order, f64)
     let (x, y) = (&geometry.x, &geometry.y);
     let (nx, ny) = (x.most_taps() as f64, y.most_taps() as f64);
     let (input, output) = (x.input as f64, x.output as f64);
-    let share = y.input as f64 / y.output.max(1) as f64;
     let shuffle = if x.period() == (1, 1) { 0.0 } else { 2.0 };
     let vertical = input * (ny + 2.0) + output * (nx + 2.0 + shuffle);
-    let horizontal = share * (input * 2.0 + output * (nx + 2.0 + shuffle)) + output * (ny + 2.0);
-    let direct = share * input * 2.0 + output * (nx * ny + 2.0 + shuffle);
     if taps.separable.is_some() && (Form::exists(x) || twins::exist(x)) {
         // Any layout of such a call sums in the order that its loops have.
         return (Order::VerticalFirst, vertical);
     }
+    let share = y.input as f64 / y.output.max(1) as f64;
+    let horizontal = share * (input * 2.0 + output * (nx + 2.0 + shuffle)) + output * (ny + 2.0);
+    let direct = share * input * 2.0 + output * (nx * ny + 2.0 + shuffle);
     // Where both exist, the direct sum must not round more often than the two sums.
     let may_be_direct = taps.separable.is_none() || nx * ny <= nx + ny;
     let orders = [(Order::VerticalFirst, vertical), (Order::HorizontalFirst, horizontal), (Order::Direct, direct)];

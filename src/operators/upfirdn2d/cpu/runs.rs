@@ -122,16 +122,17 @@ impl<C: Compute> Runs<C> {
             first = rows.end;
             for run in runs(y, &rows) {
                 let (inputs, mut tap) = rows_inside(y, run.support);
-                let start = self.offsets.len();
+                let (start, inside) = (self.offsets.len(), (inputs.end - inputs.start).max(0) as usize);
                 // A product of minus zero changes no sum, not even the sign of a zero.
-                for _ in inputs.clone().count()..if inputs.is_empty() || run.count > 1 { 0 } else { terms } {
+                for _ in inside..if inside == 0 || run.count > 1 { 0 } else { terms } {
                     self.offsets.push(ZEROS);
                     self.taps.push(C::from_f64(-0.0));
                 }
-                for input in inputs {
-                    self.offsets.push(input as isize * tile.source_row);
+                let mut offset = inputs.start as isize * tile.source_row;
+                for _ in 0..inside {
+                    self.offsets.push(offset);
                     self.taps.push(along_y[tap]);
-                    tap += y.up as usize;
+                    (offset, tap) = (offset.wrapping_add(tile.source_row), tap + y.up as usize);
                 }
                 let (source, target) = (run.inputs as isize * tile.source_row, run.outputs as isize * tile.target_row);
                 let place = (run.first - tile.rows.start) as isize * tile.target_row;

@@ -2,6 +2,7 @@
 
 use smallvec::SmallVec;
 use std::ops::Range;
+use std::sync::Arc;
 
 use super::factor::Taps;
 use super::plan::{Order, Plan};
@@ -38,9 +39,9 @@ const AT_ONCE_ELEMENTS: usize = 4096;
 const PAIRS_AT_ONCE_ELEMENTS: usize = 1280;
 
 /// What a task keeps from tile to tile: a strip, its memory, and terms that do not change.
-pub struct Worker<'a, C> {
-    plan: &'a Plan,
-    taps: &'a Taps<C>,
+pub struct Worker<C> {
+    plan: Plan,
+    taps: Arc<Taps<C>>,
     strip: Strip,
     terms: Terms<C>,
     /// Prepared rows, or a ring of them.
@@ -61,10 +62,11 @@ pub struct Worker<'a, C> {
     pub gathered: *mut C,
 }
 
-impl<'a, C: Compute> Worker<'a, C> {
-    /// A worker on the strip that starts at output column `first`; inlined, since it is large to move.
+impl<C: Compute> Worker<C> {
+    /// A worker on the strip that starts at output column `first`; inlined, since it is large to move. It works
+    /// while the scratch memory is left to it.
     #[inline(always)]
-    pub fn new(plan: &'a Plan, taps: &'a Taps<C>, first: usize, scratch: &mut Scratch) -> Result<Self> {
+    pub fn new(plan: &Plan, taps: &Arc<Taps<C>>, first: usize, scratch: &mut Scratch) -> Result<Self> {
         let geometry = &plan.geometry;
         let last = (first + plan.strip).min(geometry.x.output as usize);
         let strip = Strip::new(&geometry.x, first..last, plan.pixel);
@@ -98,8 +100,8 @@ impl<'a, C: Compute> Worker<'a, C> {
         }
         let form = Form::of(&strip);
         Ok(Worker {
-            plan,
-            taps,
+            plan: *plan,
+            taps: taps.clone(),
             strip,
             form,
             runs: Runs::default(),
@@ -238,7 +240,7 @@ impl<'a, C: Compute> Worker<'a, C> {
         // Planes of the same size have the same runs.
         if !self.runs.fit(tile) {
             let at_once = (AT_ONCE_ELEMENTS / width).max(1);
-            self.runs.refill(&self.plan.geometry.y, self.taps, tile, at_once, form.terms());
+            self.runs.refill(&self.plan.geometry.y, &self.taps, tile, at_once, form.terms());
         }
         let first = tile.source.wrapping_add(self.strip.inside.start as usize);
         // Filled by index: extending takes longer than summing a short row does.
