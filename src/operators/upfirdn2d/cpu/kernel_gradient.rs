@@ -27,8 +27,6 @@ const BAND_ELEMENTS: usize = 1 << 15;
 const TASK_BYTES: f64 = (1 << 20) as f64;
 /// The memory for the sums of all tasks.
 const SUMS_BYTES: usize = 4 << 20;
-/// How far ahead of its use memory is asked for.
-const AHEAD_BYTES: usize = 16 << 10;
 /// More tasks than this balance no better.
 const MOST_TASKS: usize = 256;
 
@@ -183,8 +181,9 @@ struct Tile<'a, C> {
 }
 
 impl<C: Compute> Tile<'_, C> {
-    /// Adds the products of the band's rows. Rows are prepared just before they are used: they still stand
-    /// in the first-level cache then, and memory asked for meanwhile comes while products are added up.
+    /// Adds the products of the band's rows. All are prepared first: long reads of memory are faster than
+    /// short ones between products. Then a few input rows at a time meet all of their output rows, so that
+    /// both stay in the first-level cache.
     #[inline(always)]
     unsafe fn add_products<T, R>(&self, band: Range<i64>)
     where
@@ -198,18 +197,19 @@ impl<C: Compute> Tile<'_, C> {
         let (whole, (outputs, inputs)) = (adjoint.interior(), y.period());
         let at_once = rows_at_once::<R>(self.counts[0]) as i64;
         let (input_pitch, output_pitch) = (self.strip.prepared_length(), self.strip.output_length());
-        let (mut row, mut split) = (rows.start, 0);
+        // SAFETY: the caller's promise; these rows are inside the tensors.
+        unsafe {
+            self.prepare_inputs::<T, R>(rows.clone());
+            self.split_outputs::<T, R>(band);
+        }
+        let mut row = rows.start;
         while row < rows.end {
             // Several periods of rows that meet no output outside the band, or a single row.
             let ready = if whole.contains(&row) { (whole.end.min(rows.end) - row) / inputs } else { 0 };
             let periods = ready.min(at_once);
             let next = row + (periods * inputs).max(1);
-            let last = adjoint.support(next - 1);
-            let needed = (last.start + last.count).clamp(split, adjoint.input);
-            // SAFETY: the caller's promise; these rows are inside the tensors.
+            // SAFETY: the rows were prepared above.
             unsafe {
-                self.prepare_inputs::<T, R>(row..next, rows.start);
-                self.split_outputs::<T, R>(split + band.start..needed + band.start, band.start);
                 for row in row..next.min(row + inputs) {
                     let Support { start, tap, count } = adjoint.support(row);
                     let met = start.max(0)..(start + count).min(adjoint.input);
@@ -229,13 +229,13 @@ impl<C: Compute> Tile<'_, C> {
                     R::add_products(self.strip, &pairs);
                 }
             }
-            (row, split) = (next, needed);
+            row = next;
         }
     }
 
-    /// Prepares input rows, counted from the `first` of the scratch memory.
+    /// Prepares input rows into the scratch memory.
     #[inline(always)]
-    unsafe fn prepare_inputs<T, R>(&self, rows: Range<i64>, first: i64)
+    unsafe fn prepare_inputs<T, R>(&self, rows: Range<i64>)
     where
         T: Element<Compute = C>,
         R: Filter<T, Number = C>,
@@ -251,7 +251,7 @@ impl<C: Compute> Tile<'_, C> {
             // SAFETY: the promise of `add_products`.
             unsafe {
                 let source = row_of::<T>(side, self.plane.0, from, pixel, self.gathered.cast());
-                let target = self.inputs.wrapping_add((row - first) as usize * pitch);
+                let target = self.inputs.wrapping_add((row - rows.start) as usize * pitch);
                 let stores = ahead(side).map_or(Stores::Cached, Stores::CachedAhead);
                 strip.split::<T, R>(source, target, moved, stores);
             }
@@ -259,9 +259,9 @@ impl<C: Compute> Tile<'_, C> {
         }
     }
 
-    /// Splits output rows, counted from the `first` of the scratch memory.
+    /// Splits output rows into the scratch memory.
     #[inline(always)]
-    unsafe fn split_outputs<T, R>(&self, rows: Range<i64>, first: i64)
+    unsafe fn split_outputs<T, R>(&self, rows: Range<i64>)
     where
         T: Element<Compute = C>,
         R: Filter<T, Number = C>,
@@ -276,7 +276,7 @@ impl<C: Compute> Tile<'_, C> {
             // SAFETY: the promise of `add_products`.
             unsafe {
                 let source = row_of::<T>(side, self.plane.1, from, pixel, self.gathered.cast());
-                let target = self.outputs.wrapping_add((row - first) as usize * pitch);
+                let target = self.outputs.wrapping_add((row - rows.start) as usize * pitch);
                 strip.split_outputs::<T, R>(source, target, moved, ahead(side));
             }
             row += count;
@@ -291,10 +291,9 @@ fn inputs_of(y: &Axis, band: &Range<i64>) -> Range<i64> {
     start..(last.start + last.count).min(y.input).max(start)
 }
 
-/// What to ask for while a dense row is read: one that the products after these will need.
+/// What to ask for while a dense row is read: one that follows.
 fn ahead(side: &Side) -> Option<Ahead> {
-    let rows = AHEAD_BYTES.div_ceil(side.row.unsigned_abs().max(1)).min(64);
-    side.dense.then(|| Ahead { first: side.row.wrapping_mul(rows as isize), step: 0 })
+    side.dense.then(|| Ahead::rows(side.row, 1))
 }
 
 /// The elements of a row from a column on: in place, or brought together.
