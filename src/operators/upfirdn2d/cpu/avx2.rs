@@ -7,10 +7,12 @@ use std::ops::Range;
 use super::FirElement;
 use super::kernel_gradient::{self, Job};
 use super::phases;
+use super::products::{self, Pairs, Products};
 use super::registers::{Access, Register, load_places};
 use super::rows::{Rows, Stores};
 use super::scratch::Scratch;
 use super::short::{self, Short, ShortRows};
+use super::strip::Strip;
 use super::sums::{self, Sums};
 use super::tile::{Tile, Worker};
 use super::twins::{self, PairedRows};
@@ -69,7 +71,7 @@ impl Register for F32x8 {
     type Number = f32;
     const LANES: usize = 8;
     const STREAMS: bool = true;
-    const MANY: bool = false;
+    const PRODUCT_SUMS: usize = 12;
 
     #[inline(always)]
     unsafe fn splat(value: f32) -> Self {
@@ -202,7 +204,7 @@ impl Register for F64x4 {
     type Number = f64;
     const LANES: usize = 4;
     const STREAMS: bool = true;
-    const MANY: bool = false;
+    const PRODUCT_SUMS: usize = 12;
 
     #[inline(always)]
     unsafe fn splat(value: f64) -> Self {

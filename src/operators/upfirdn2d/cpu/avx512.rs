@@ -7,10 +7,12 @@ use std::ops::Range;
 use super::FirElement;
 use super::kernel_gradient::{self, Job};
 use super::phases;
+use super::products::{self, Pairs, Products};
 use super::registers::{Access, Register};
 use super::rows::{Rows, Stores};
 use super::scratch::Scratch;
 use super::short::{self, Short, ShortRows};
+use super::strip::Strip;
 use super::sums::{self, Filter, Sums};
 use super::tile::{Tile, Worker};
 use super::twins::{self, PairedRows};
@@ -30,7 +32,7 @@ pub struct F64x8(__m512d);
 /// An element that has such a register.
 pub trait Avx512Element: Element {
     /// The register of the compute type.
-    type Register: Filter<Self, Number = Self::Compute>;
+    type Register: Filter<Self, Number = Self::Compute> + Products;
 }
 impl Avx512Element for f32 {
     type Register = F32x16;
@@ -116,7 +118,7 @@ macro_rules! register {
             type Number = $number;
             const LANES: usize = $lanes;
             const STREAMS: bool = true;
-            const MANY: bool = true;
+            const PRODUCT_SUMS: usize = 24;
 
             #[inline(always)]
             unsafe fn splat(value: $number) -> Self {

@@ -2,12 +2,11 @@
 //! bounded number of products, then go into float64 sums; tasks and the order of their sums follow
 //! from the shapes alone.
 
-use smallvec::SmallVec;
 use std::ops::Range;
 
 use super::FirElement;
 use super::layout::{Layout, Side, copy_strided};
-use super::products::{PreparedRows, Series};
+use super::products::{Pairs, Products, rows_at_once};
 use super::rows::{Ahead, Rows, Stores};
 use super::scratch::Scratch;
 use super::strip::Strip;
@@ -133,94 +132,168 @@ pub struct Job<'a> {
 pub unsafe fn product_sums<T, R>(job: &Job<'_>, tiles: Range<usize>, scratch: &mut Scratch) -> Result<()>
 where
     T: Element,
-    R: Filter<T, Number = T::Compute>,
+    R: Filter<T, Number = T::Compute> + Products,
 {
-    let Job { geometry, layout, grid, sums } = job;
+    let Job { geometry, layout, grid, .. } = job;
     let (x, y, pixel) = (&geometry.x, &geometry.y, layout.pixel);
     let most_inputs = (grid.band as i64 * y.down / y.up + y.most_taps() + 1).min(y.input) as usize;
-    let mut series = SmallVec::new();
     let per_strip = grid.bands * layout.planes;
     let mut tile = tiles.start;
     while tile < tiles.end {
         let first = tile / per_strip * grid.strip;
         let columns = first..(first + grid.strip).min(x.output as usize);
         let strip = Strip::new(x, columns.clone(), pixel);
+        let counts = strip.phase_counts();
         let gathered = strip.inside_length().max(columns.len() * pixel);
-        let (input_pitch, output_pitch) = (strip.prepared_length(), strip.output_length());
-        let lengths = [most_inputs * input_pitch, grid.band * output_pitch, gathered];
-        let [prepared, split, gathered] = scratch.numbers::<T::Compute, 3>(lengths)?;
+        let lengths = [most_inputs * strip.prepared_length(), grid.band * strip.output_length(), gathered];
+        let [inputs, outputs, gathered] = scratch.numbers::<T::Compute, 3>(lengths)?;
         // SAFETY: the scratch memory just given holds these; what no input fills stays zero.
-        unsafe { prepared.write_bytes(0, lengths[0]) };
+        unsafe { inputs.write_bytes(0, lengths[0]) };
         let end = tiles.end.min((tile / per_strip + 1) * per_strip);
         while tile < end {
             let (plane, band) = (tile % per_strip / grid.bands, tile % grid.bands);
             tile += 1;
-            let offsets = layout.offsets(plane);
             let band = band * grid.band..((band + 1) * grid.band).min(y.output as usize);
-            let inputs = inputs_of(y, &band);
-            // SAFETY: rows and columns are inside the tensors; scratch rows are as long as the strip says.
-            unsafe {
-                for row in inputs.clone() {
-                    let place = (row, strip.inside.start, strip.inside_length());
-                    let source = row_of::<T>(&layout.first, offsets.0, place, pixel, gathered.cast());
-                    let target = prepared.add((row - inputs.start) as usize * input_pitch);
-                    strip.split::<T, R>(source, target, Rows::ONE, ahead(&layout.first));
-                }
-                for (row, target) in band.clone().enumerate() {
-                    let place = (target as i64, columns.start as i64, columns.len() * pixel);
-                    let source = row_of::<T>(&layout.second, offsets.1, place, pixel, gathered.cast());
-                    strip.split_outputs::<T, R>(source, split.add(row * output_pitch), ahead(&layout.second));
-                }
-                fill_series(&mut series, y, &band);
-                let rows = PreparedRows {
-                    inputs: prepared,
-                    first_input: inputs.start,
-                    outputs: split,
-                    first_output: band.start as i64,
-                    sums: *sums,
-                    taps_x: x.taps as usize,
-                };
-                strip.add_products::<R>(&series, &rows);
-            }
+            let tile =
+                Tile { job, strip: &strip, counts: &counts, plane: layout.offsets(plane), inputs, outputs, gathered };
+            // SAFETY: the caller's promise; rows and columns are inside the tensors, and scratch rows are as
+            // long as the strip says.
+            unsafe { tile.add_products::<T, R>(band.start as i64..band.end as i64) };
         }
     }
     Ok(())
 }
 
+/// A strip of a band of output rows.
+struct Tile<'a, C> {
+    job: &'a Job<'a>,
+    strip: &'a Strip,
+    /// How many elements each phase of an output row has.
+    counts: &'a [usize],
+    /// Where the plane starts in both tensors.
+    plane: (isize, isize),
+    /// Room for prepared input rows.
+    inputs: *mut C,
+    /// Room for split output rows.
+    outputs: *mut C,
+    /// Room for a row brought together.
+    gathered: *mut C,
+}
+
+impl<C: Compute> Tile<'_, C> {
+    /// Adds the products of the band's rows. All are prepared first: long reads of memory are faster than
+    /// short ones between products. Then a few input rows at a time meet all of their output rows, so that
+    /// both stay in the first-level cache.
+    #[inline(always)]
+    unsafe fn add_products<T, R>(&self, band: Range<i64>)
+    where
+        T: Element<Compute = C>,
+        R: Filter<T, Number = C> + Products,
+    {
+        let (y, taps_x) = (&self.job.geometry.y, self.job.geometry.x.taps);
+        let rows = inputs_of(y, &band);
+        // What each input row meets in the band, as if there were no other outputs.
+        let adjoint = Axis { output: band.end - band.start, pad: y.pad - band.start * y.down, ..*y }.transposed();
+        let (whole, (outputs, inputs)) = (adjoint.interior(), y.period());
+        let at_once = rows_at_once::<R>(self.counts[0]) as i64;
+        let (input_pitch, output_pitch) = (self.strip.prepared_length(), self.strip.output_length());
+        // SAFETY: the caller's promise; these rows are inside the tensors.
+        unsafe {
+            self.prepare_inputs::<T, R>(rows.clone());
+            self.split_outputs::<T, R>(band);
+        }
+        let mut row = rows.start;
+        while row < rows.end {
+            // Several periods of rows that meet no output outside the band, or a single row.
+            let ready = if whole.contains(&row) { (whole.end.min(rows.end) - row) / inputs } else { 0 };
+            let periods = ready.min(at_once);
+            let next = row + (periods * inputs).max(1);
+            // SAFETY: the rows were prepared above.
+            unsafe {
+                for row in row..next.min(row + inputs) {
+                    let Support { start, tap, count } = adjoint.support(row);
+                    let met = start.max(0)..(start + count).min(adjoint.input);
+                    // The adjoint's taps are the kernel's, from its end.
+                    let tap = y.taps - 1 - (tap + (met.start - start) * y.down);
+                    let pairs = Pairs {
+                        counts: self.counts,
+                        input: self.inputs.wrapping_add((row - rows.start) as usize * input_pitch),
+                        outputs: self.outputs.wrapping_add(met.start as usize * output_pitch),
+                        sums: self.job.sums.wrapping_offset((tap * taps_x) as isize),
+                        met: (met.end - met.start).max(0) as usize,
+                        output_pitch,
+                        sums_step: -(y.down * taps_x) as isize,
+                        rows: periods.max(1) as usize,
+                        steps: (inputs as usize * input_pitch, outputs as usize * output_pitch),
+                    };
+                    R::add_products(self.strip, &pairs);
+                }
+            }
+            row = next;
+        }
+    }
+
+    /// Prepares input rows into the scratch memory.
+    #[inline(always)]
+    unsafe fn prepare_inputs<T, R>(&self, rows: Range<i64>)
+    where
+        T: Element<Compute = C>,
+        R: Filter<T, Number = C>,
+    {
+        let (side, strip) = (&self.job.layout.first, self.strip);
+        let (pixel, pitch) = (self.job.layout.pixel, strip.prepared_length());
+        let mut row = rows.start;
+        while row < rows.end {
+            // Rows that have to be brought together come one by one.
+            let count = if side.dense { rows.end - row } else { 1 };
+            let moved = Rows { count: count as usize, source: side.row, target: (pitch * size_of::<C>()) as isize };
+            let from = (row, strip.inside.start, strip.inside_length());
+            // SAFETY: the promise of `add_products`.
+            unsafe {
+                let source = row_of::<T>(side, self.plane.0, from, pixel, self.gathered.cast());
+                let target = self.inputs.wrapping_add((row - rows.start) as usize * pitch);
+                let stores = ahead(side).map_or(Stores::Cached, Stores::CachedAhead);
+                strip.split::<T, R>(source, target, moved, stores);
+            }
+            row += count;
+        }
+    }
+
+    /// Splits output rows into the scratch memory.
+    #[inline(always)]
+    unsafe fn split_outputs<T, R>(&self, rows: Range<i64>)
+    where
+        T: Element<Compute = C>,
+        R: Filter<T, Number = C>,
+    {
+        let (side, strip) = (&self.job.layout.second, self.strip);
+        let (pixel, pitch) = (self.job.layout.pixel, strip.output_length());
+        let mut row = rows.start;
+        while row < rows.end {
+            let count = if side.dense { rows.end - row } else { 1 };
+            let moved = Rows { count: count as usize, source: side.row, target: (pitch * size_of::<C>()) as isize };
+            let from = (row, strip.columns.start as i64, strip.columns.len() * pixel);
+            // SAFETY: the promise of `add_products`.
+            unsafe {
+                let source = row_of::<T>(side, self.plane.1, from, pixel, self.gathered.cast());
+                let target = self.outputs.wrapping_add((row - rows.start) as usize * pitch);
+                strip.split_outputs::<T, R>(source, target, moved, ahead(side));
+            }
+            row += count;
+        }
+    }
+}
+
 /// The input rows inside that a band of output rows needs.
-fn inputs_of(y: &Axis, band: &Range<usize>) -> Range<i64> {
-    let last = y.support(band.end as i64 - 1);
-    let start = y.support(band.start as i64).start.max(0);
+fn inputs_of(y: &Axis, band: &Range<i64>) -> Range<i64> {
+    let last = y.support(band.end - 1);
+    let start = y.support(band.start).start.max(0);
     start..(last.start + last.count).min(y.input).max(start)
 }
 
-/// For each tap along y, the pairs of an input row and an output row of the band in which it stands
-/// between them; those whose input rows recur in the same places come one after the other.
-fn fill_series(series: &mut SmallVec<[Series; 16]>, y: &Axis, band: &Range<usize>) {
-    let (outputs, inputs) = y.period();
-    series.clear();
-    for output in band.start as i64..(band.end as i64).min(band.start as i64 + outputs) {
-        let Support { start, tap, count } = y.support(output);
-        for m in 0..count {
-            let input = start + m;
-            // Pairs before the input's first row and after its last are none.
-            let periods = |rows: i64, period: i64| (rows.max(0) + period - 1) / period;
-            let skipped = periods(-input, inputs);
-            let in_band = periods(band.end as i64 - output, outputs);
-            let in_input = periods(y.input - input, inputs);
-            let count = (in_band.min(in_input) - skipped).max(0);
-            if count > 0 {
-                let (input, output) = (input + skipped * inputs, output + skipped * outputs);
-                series.push(Series { tap: tap + m * y.up, input, output, count, inputs, outputs });
-            }
-        }
-    }
-    series.sort_by_key(|series| (series.input % inputs, series.tap));
-}
-
-/// Reads a dense row and asks for one that follows.
-fn ahead(side: &Side) -> Stores {
-    if side.dense { Stores::CachedAhead(Ahead::rows(side.row, 1)) } else { Stores::Cached }
+/// What to ask for while a dense row is read: one that follows.
+fn ahead(side: &Side) -> Option<Ahead> {
+    side.dense.then(|| Ahead::rows(side.row, 1))
 }
 
 /// The elements of a row from a column on: in place, or brought together.

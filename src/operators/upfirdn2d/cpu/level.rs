@@ -14,6 +14,14 @@ macro_rules! level_loops {
             }
         }
 
+        impl Products for $register {
+            #[target_feature(enable = $features)]
+            unsafe fn add_products(strip: &Strip, pairs: &Pairs<'_, $number>) {
+                // SAFETY: the caller's promise.
+                unsafe { products::add::<Self>(strip, pairs) }
+            }
+        }
+
         impl<S, D> Sums<S, D> for $register
         where
             S: Element<Compute = $number>,

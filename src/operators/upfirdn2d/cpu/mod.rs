@@ -52,6 +52,8 @@ use avx512::Avx512Element;
 use factor::Taps;
 use layout::{Layout, copy_strided};
 use plan::Plan;
+#[cfg(target_arch = "x86_64")]
+use products::Products;
 use recent::{KERNEL_BYTES, Key, Prepared, Request, is_worth_keeping};
 use rows::Rows;
 use scratch::Scratch;
@@ -61,9 +63,9 @@ use tile::{Tile, Worker};
 
 /// What the kernels need of an element type.
 #[cfg(target_arch = "x86_64")]
-pub trait FirElement: Avx2Element<Register: Filter<Self>> + Avx512Element {}
+pub trait FirElement: Avx2Element<Register: Filter<Self> + Products> + Avx512Element {}
 #[cfg(target_arch = "x86_64")]
-impl<T: Avx2Element<Register: Filter<T>> + Avx512Element> FirElement for T {}
+impl<T: Avx2Element<Register: Filter<T> + Products> + Avx512Element> FirElement for T {}
 /// What the kernels need of an element type.
 #[cfg(not(target_arch = "x86_64"))]
 pub trait FirElement: Element {}

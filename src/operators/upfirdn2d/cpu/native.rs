@@ -4,10 +4,12 @@ use std::ops::Range;
 
 use super::kernel_gradient::{self, Job};
 use super::phases;
+use super::products::{self, Pairs, Products};
 use super::registers::Portable;
 use super::rows::{Rows, Stores};
 use super::scratch::Scratch;
 use super::short::Short;
+use super::strip::Strip;
 use super::sums::{self, Sums};
 use super::tile::{Tile, Worker};
 use super::twins::PairedRows;
@@ -16,6 +18,13 @@ use crate::core::error::Result;
 
 // Such rows need shifts of whole registers; these take two passes instead.
 impl<C: Compute, T: Element<Compute = C>> Short<T> for Portable<C> {}
+
+impl<C: Compute> Products for Portable<C> {
+    unsafe fn add_products(strip: &Strip, pairs: &Pairs<'_, C>) {
+        // SAFETY: the caller's promise.
+        unsafe { products::add::<Self>(strip, pairs) }
+    }
+}
 
 impl<C: Compute, S: Element<Compute = C>, D: Element<Compute = C>> Sums<S, D> for Portable<C> {
     unsafe fn write(sources: &[*const S], taps: &[C], target: *mut D, count: usize, rows: Rows, stores: Stores) {

@@ -12,8 +12,8 @@ pub trait Register: Copy {
     const LANES: usize;
     /// Whether it can be stored past the caches.
     const STREAMS: bool;
-    /// Whether there are enough of them for the product sums of four series at once.
-    const MANY: bool;
+    /// For how many product sums there are registers beside those for the factors.
+    const PRODUCT_SUMS: usize;
 
     /// The same number in every place.
     ///
@@ -82,16 +82,6 @@ pub trait Access<T: Element<Compute = Self::Number>>: Register {
     /// As `store`, and the address is aligned to the bytes stored.
     unsafe fn stream(self, target: *mut T);
 
-    /// Loads the first `count < LANES` elements; the other places are zero.
-    ///
-    /// # Safety
-    /// The level was detected and those `count` elements are readable.
-    #[inline(always)]
-    unsafe fn load_part(source: *const T, count: usize) -> Self {
-        // SAFETY: the caller's promise.
-        unsafe { Self::load_masked(source, Self::mask(0, count)) }
-    }
-
     /// Stores the first `count < LANES` elements.
     ///
     /// # Safety
@@ -138,7 +128,7 @@ impl<C: Compute> Register for Portable<C> {
     type Number = C;
     const LANES: usize = PORTABLE;
     const STREAMS: bool = false;
-    const MANY: bool = false;
+    const PRODUCT_SUMS: usize = 4;
 
     #[inline(always)]
     unsafe fn splat(value: C) -> Self {
@@ -226,7 +216,7 @@ pub mod tests {
             let source: Vec<R::Number> = (1..=16).map(|i| R::Number::from_f64(f64::from(i))).collect();
             for count in 0..R::LANES {
                 let mut target = vec![R::Number::default(); 16];
-                <R as Access<<R as Register>::Number>>::load_part(source.as_ptr(), count).store(target.as_mut_ptr());
+                R::load_masked(source.as_ptr(), R::mask(0, count)).store(target.as_mut_ptr());
                 assert_eq!(target[..count], source[..count]);
                 assert!(target[count..].iter().all(|&value| value == R::Number::default()));
                 let mut target = vec![R::Number::default(); 16];
