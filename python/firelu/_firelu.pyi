@@ -1,6 +1,6 @@
 """The compiled module; use the names that `firelu` re-exports."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextvars import ContextVar
 from typing import Any, ClassVar, final
 
@@ -10,7 +10,7 @@ __version__: str
 
 @final
 class BoundOperator:
-    def __new__(cls, name: str) -> BoundOperator: ...
+    def __new__(cls, name: str, expand: Callable[..., tuple[Any, ...]] | None = None) -> BoundOperator: ...
     def run(self, inputs: tuple[Any, ...], args: tuple[Any, ...], out: Any = None) -> Any: ...
 
 @final

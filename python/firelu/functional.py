@@ -19,9 +19,6 @@ _LEAKY_RELU = BoundOperator("LeakyRelu").run
 _LEAKY_RELU_GRADIENT = BoundOperator("LeakyReluGradient").run
 _FUSED_LEAKY_RELU = BoundOperator("FusedLeakyRelu").run
 _FUSED_LEAKY_RELU_GRADIENT = BoundOperator("FusedLeakyReluGradient").run
-_UPFIRDN2D = BoundOperator("UpFirDn2d").run
-_UPFIRDN2D_GRADIENT = BoundOperator("UpFirDn2dGradient").run
-_UPFIRDN2D_KERNEL_GRADIENT = BoundOperator("UpFirDn2dKernelGradient").run
 
 
 def leaky_relu(x: Any, negative_slope: float = 0.01, *, out: Any = None) -> Any:
@@ -156,6 +153,11 @@ def _arguments(up: Any, down: Any, pad: Any, flip_kernel: bool, gain: float) -> 
     return up_x, up_y, down_x, down_y, x0, x1, y0, y1, flip_kernel, gain
 
 
+_UPFIRDN2D = BoundOperator("UpFirDn2d", _arguments).run
+_UPFIRDN2D_GRADIENT = BoundOperator("UpFirDn2dGradient", _arguments).run
+_UPFIRDN2D_KERNEL_GRADIENT = BoundOperator("UpFirDn2dKernelGradient", _arguments).run
+
+
 def _square(kernel: Any) -> Any:
     """Make a 1-D kernel the outer product with itself; leave a 2-D one alone."""
     if isinstance(kernel, Tensor):
@@ -232,18 +234,7 @@ def upfirdn2d(
     """
     if type(kernel) is not ndarray or kernel.ndim != 2:
         kernel = _square(kernel)
-    # What nearly everyone passes is read without a further call: it shows in the time of a small picture.
-    if type(up) is not int or type(down) is not int or type(pad) is not tuple:
-        arguments = _arguments(up, down, pad, flip_kernel, gain)
-    elif len(pad) == 2:
-        before, after = pad
-        arguments = up, up, down, down, before, after, before, after, flip_kernel, gain
-    elif len(pad) == 4:
-        x0, x1, y0, y1 = pad
-        arguments = up, up, down, down, x0, x1, y0, y1, flip_kernel, gain
-    else:
-        arguments = _arguments(up, down, pad, flip_kernel, gain)
-    return _UPFIRDN2D((x, kernel), arguments, out)
+    return _UPFIRDN2D((x, kernel), (up, down, pad, flip_kernel, gain), out)
 
 
 def upfirdn2d_gradient(
@@ -282,8 +273,7 @@ def upfirdn2d_gradient(
            [0., 0., 0., 0.]])
     """
     x = _lend_shape("UpFirDn2dGradient", "input_shape", input_shape, _float_dtype(dy))
-    arguments = _arguments(up, down, pad, flip_kernel, gain)
-    return _UPFIRDN2D_GRADIENT((dy, _square(kernel), x), arguments, out)
+    return _UPFIRDN2D_GRADIENT((dy, _square(kernel), x), (up, down, pad, flip_kernel, gain), out)
 
 
 def upfirdn2d_kernel_gradient(
@@ -329,5 +319,4 @@ def upfirdn2d_kernel_gradient(
     if dtype is None:
         dtype = np.float64 if _float_dtype(x) == np.float64 else np.float32
     kernel = _lend_shape("UpFirDn2dKernelGradient", "kernel_shape", kernel_shape, dtype)
-    arguments = _arguments(up, down, pad, flip_kernel, gain)
-    return _UPFIRDN2D_KERNEL_GRADIENT((x, dy, kernel), arguments, out)
+    return _UPFIRDN2D_KERNEL_GRADIENT((x, dy, kernel), (up, down, pad, flip_kernel, gain), out)

@@ -19,7 +19,7 @@ use crate::core::tensor::{Parts, TensorType};
 use crate::{devices, registry};
 
 /// The arguments of an operator's last call, as given and as checked: most calls repeat them. They are known
-/// again by the identity of each object, all of which are of types that never change.
+/// again by the identity of each object, or of a tuple's items, all of which are of types that never change.
 #[derive(Default)]
 pub struct RecentArgs(Mutex<Option<(GivenArgs, Arc<Args>)>>);
 
@@ -34,7 +34,7 @@ impl RecentArgs {
         let recent = self.0.try_lock().ok()?;
         let (known, args) = recent.as_ref()?;
         let same =
-            known.len() == given.len() && known.iter().all(|known| given.next().is_some_and(|given| known.is(given)));
+            known.len() == given.len() && known.iter().all(|known| given.next().is_some_and(|given| same(known, given)));
         same.then(|| args.clone())
     }
 
@@ -43,30 +43,64 @@ impl RecentArgs {
         if let Some(args) = self.known(given.iter().map(Bound::as_borrowed)) {
             return Ok(args);
         }
-        let mut values: SmallVec<[ArgValue; 10]> = SmallVec::new();
-        for (index, value) in given.iter().enumerate() {
-            values.push(match schema.args.get(index) {
-                Some(spec) => arg_value(&schema.name, &spec.name, Some(spec), value)?,
-                None => arg_value(&schema.name, "arguments", None, value)?,
-            });
-        }
-        let args = Arc::new(Args::from_positional(&schema.name, &schema.args, values).map_err(raise)?);
-        let constant = given.iter().all(|value| {
-            value.is_exact_instance_of::<PyInt>()
-                || value.is_exact_instance_of::<PyFloat>()
-                || value.is_exact_instance_of::<PyBool>()
-        });
-        if constant && let Ok(mut recent) = self.0.try_lock() {
-            *recent = Some((given.iter().map(|value| value.clone().unbind()).collect(), args.clone()));
-        }
+        let args = positional_args(schema, given)?;
+        self.remember(given, &args);
         Ok(args)
     }
+
+    fn remember(&self, given: &[Bound<'_, PyAny>], args: &Arc<Args>) {
+        if given.iter().all(never_changes)
+            && let Ok(mut recent) = self.0.try_lock()
+        {
+            *recent = Some((given.iter().map(|value| value.clone().unbind()).collect(), args.clone()));
+        }
+    }
+}
+
+/// Whether these are the same object, or tuples of the same objects.
+fn same(known: &Py<PyAny>, given: Borrowed<'_, '_, PyAny>) -> bool {
+    if known.is(given) {
+        return true;
+    }
+    match (known.bind_borrowed(given.py()).cast_exact::<PyTuple>(), given.cast_exact::<PyTuple>()) {
+        (Ok(known), Ok(given)) => {
+            known.len() == given.len() && known.iter_borrowed().zip(given.iter_borrowed()).all(|(a, b)| a.is(b))
+        }
+        _ => false,
+    }
+}
+
+/// Whether a value is of a type that never changes: a number, or a tuple of numbers.
+fn never_changes(value: &Bound<'_, PyAny>) -> bool {
+    let is_number = |value: Borrowed<'_, '_, PyAny>| {
+        value.is_exact_instance_of::<PyInt>()
+            || value.is_exact_instance_of::<PyFloat>()
+            || value.is_exact_instance_of::<PyBool>()
+    };
+    match value.cast_exact::<PyTuple>() {
+        Ok(tuple) => tuple.iter_borrowed().all(is_number),
+        Err(_) => is_number(value.as_borrowed()),
+    }
+}
+
+/// Checks arguments in the schema's order.
+fn positional_args(schema: &OpSchema, given: &[Bound<'_, PyAny>]) -> PyResult<Arc<Args>> {
+    let mut values: SmallVec<[ArgValue; 10]> = SmallVec::new();
+    for (index, value) in given.iter().enumerate() {
+        values.push(match schema.args.get(index) {
+            Some(spec) => arg_value(&schema.name, &spec.name, Some(spec), value)?,
+            None => arg_value(&schema.name, "arguments", None, value)?,
+        });
+    }
+    Ok(Arc::new(Args::from_positional(&schema.name, &schema.args, values).map_err(raise)?))
 }
 
 /// An operator, looked up once and called many times.
 #[pyclass(frozen, module = "firelu._firelu", name = "BoundOperator")]
 pub struct BoundOperator {
     operator: Arc<Operator>,
+    /// Brings the arguments into the schema's order, where they are given in another form.
+    expand: Option<Py<PyAny>>,
     recent: RecentArgs,
 }
 
@@ -74,12 +108,13 @@ pub struct BoundOperator {
 impl BoundOperator {
     /// Look an operator up by name.
     #[new]
-    fn new(name: &str) -> PyResult<Self> {
+    #[pyo3(signature = (name, expand=None))]
+    fn new(name: &str, expand: Option<Py<PyAny>>) -> PyResult<Self> {
         let operator = registry::find(name).map_err(raise)?;
-        Ok(BoundOperator { operator, recent: RecentArgs::default() })
+        Ok(BoundOperator { operator, expand, recent: RecentArgs::default() })
     }
 
-    /// Run on `inputs` (`None` where omitted), with arguments in the schema's order.
+    /// Run on `inputs` (`None` where omitted), with arguments in the schema's order, or as `expand` takes them.
     #[pyo3(signature = (inputs, args, out=None))]
     fn run<'py>(
         &self,
@@ -89,9 +124,22 @@ impl BoundOperator {
     ) -> PyResult<Bound<'py, PyAny>> {
         let args = match self.recent.known(args.iter_borrowed()) {
             Some(args) => args,
-            None => self.recent.check(&self.operator.schema, &args.iter().collect::<SmallVec<[_; 10]>>())?,
+            None => self.check(args)?,
         };
         run(&self.operator, inputs, &args, out)
+    }
+}
+
+impl BoundOperator {
+    /// Checks arguments that are not those of the last call.
+    fn check(&self, given: &Bound<'_, PyTuple>) -> PyResult<Arc<Args>> {
+        let expanded = match &self.expand {
+            Some(expand) => expand.bind(given.py()).call1(given.clone())?.cast_into::<PyTuple>()?,
+            None => given.clone(),
+        };
+        let args = positional_args(&self.operator.schema, &expanded.iter().collect::<SmallVec<[_; 10]>>())?;
+        self.recent.remember(&given.iter().collect::<SmallVec<[_; 10]>>(), &args);
+        Ok(args)
     }
 }
 
