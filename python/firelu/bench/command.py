@@ -15,7 +15,7 @@ from .. import functional, kernels
 from .._firelu import cpu_levels, get_cpu_level, get_num_threads, set_cpu_level
 from . import goals, memory, plots, report, scaling, worker
 from .cases import all_cases
-from .measure import Timing, measure, once
+from .measure import Timing, fastest, measure
 
 PARTS = {
     "cases": "the operators on arrays, against a copy of the same bytes and other libraries",
@@ -71,7 +71,7 @@ class Run:
 
     def __init__(self, options: argparse.Namespace) -> None:
         self.options = options
-        self.rounds = 3 if options.quick else 15
+        self.rounds = 6 if options.quick else 60
         self.timings: list[Timing] = []
         self.torch: dict[str, list[dict[str, Any]]] = {}
         self.small_calls: dict[str, float] = {}
@@ -193,7 +193,7 @@ def small_calls() -> dict[str, float]:
         "fused_leaky_relu, 1x3x8x8": lambda: functional.fused_leaky_relu(picture, bias),
         "upfirdn2d, 1x3x8x8": lambda: functional.upfirdn2d(picture, kernel, pad=(2, 1)),
     }
-    return {name: min(once(call, 2000) for _ in range(30)) for name, call in calls.items()}
+    return fastest(calls, rounds=1000, target=0.001, budget=5.0)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -16,7 +16,7 @@ import torch
 from .. import functional
 from .. import torch as ours
 from .cases import TAPS
-from .measure import Run, copies_of, fastest, fastest_copy, once
+from .measure import Run, copies_of, fastest, fastest_copy
 
 Build = Callable[[], "TorchCase"]
 BRIDGE, ARRAYS = "firelu.torch", "firelu"
@@ -179,9 +179,8 @@ def small_calls() -> dict[str, float]:
         "torch: fused_leaky_relu": lambda x: ours.fused_leaky_relu(x, bias),
         "torch: upfirdn2d": lambda x: ours.upfirdn2d(x, kernel, pad=(2, 1)),
     }
-    times: dict[str, float] = {}
+    runs: dict[str, Run] = {}
     for name, call in calls.items():
         for label, x in (("", picture), (", recorded", picture.clone().requires_grad_())):
-            run: Run = lambda call=call, x=x: call(x)  # type: ignore[misc]  # noqa: E731
-            times[f"{name}{label}, 1x3x8x8"] = min(once(run, 200) for _ in range(200))
-    return times
+            runs[f"{name}{label}, 1x3x8x8"] = lambda call=call, x=x: call(x)  # type: ignore[misc]
+    return fastest(runs, rounds=1000, target=0.001, budget=5.0)
