@@ -33,8 +33,8 @@ impl RecentArgs {
     ) -> Option<Arc<Args>> {
         let recent = self.0.try_lock().ok()?;
         let (known, args) = recent.as_ref()?;
-        let same =
-            known.len() == given.len() && known.iter().all(|known| given.next().is_some_and(|given| same(known, given)));
+        let same = known.len() == given.len()
+            && known.iter().all(|known| given.next().is_some_and(|given| same(known, given)));
         same.then(|| args.clone())
     }
 

@@ -401,7 +401,8 @@ mod tests {
                 let register = <F32x16 as Access<T>>::load(source.as_ptr());
                 <F32x16 as Access<f32>>::store(register, wide.as_mut_ptr());
                 if count < 16 {
-                    let register = <F32x16 as Access<T>>::load_part(source.as_ptr(), count);
+                    let mask = <F32x16 as Access<T>>::mask(0, count);
+                    let register = <F32x16 as Access<T>>::load_masked(source.as_ptr(), mask);
                     register.store_part(part.as_mut_ptr(), count);
                 }
             }

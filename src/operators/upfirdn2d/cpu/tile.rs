@@ -78,7 +78,7 @@ impl<C: Compute> Worker<C> {
         let (at_once, prepared, rows) = match plan.order {
             Order::VerticalFirst => {
                 // An even number where there are as many, so that rows can be taken in pairs.
-                let rows = (AT_ONCE_ELEMENTS / prepared & !1).max(2).min(plan.band);
+                let rows = ((AT_ONCE_ELEMENTS / prepared) & !1).max(2).min(plan.band);
                 (rows, rows * prepared, if strip.is_plain() { 0 } else { rows * strip.inside_length() })
             }
             // New rows, which stay in the first-level cache with those that were.
@@ -280,7 +280,7 @@ impl<C: Compute> Worker<C> {
         let (prepared, inside) = (self.strip.prepared_length(), self.strip.inside_length());
         let (pitch, unsplit) = ((prepared * size_of::<C>()) as isize, (inside * size_of::<C>()) as isize);
         let (mut pairs, paired) = self.paired_rows(tile, pitch);
-        let pairs_at_once = (PAIRS_AT_ONCE_ELEMENTS / prepared & !1).max(2).min(self.at_once);
+        let pairs_at_once = ((PAIRS_AT_ONCE_ELEMENTS / prepared) & !1).max(2).min(self.at_once);
         let mut first = tile.rows.start;
         while first < tile.rows.end {
             let (in_pairs, rows) = match first {
