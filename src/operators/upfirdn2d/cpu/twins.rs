@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 
 use super::phases::Phases;
 use super::registers::Access;
-use super::rows::{Ahead, Rows};
+use super::rows::{Ahead, LINE, Rows};
 use crate::core::dtype::Element;
 use crate::operators::upfirdn2d::params::Axis;
 
@@ -276,7 +276,7 @@ where
             while q < count {
                 // The last registers overlap those before rather than reach over the end.
                 q = q.min(count - 2 * R::LANES);
-                pair.ask::<R>(rows, q);
+                pair.ask::<R>(rows, q, 2);
                 let blocks = [twins.blocks::<1>(q), twins.blocks::<1>(q + R::LANES)];
                 for row in 0..2 {
                     let [even, odd] = R::deinterleave::<2>([blocks[0][row][0], blocks[1][row][0]]);
@@ -312,7 +312,7 @@ unsafe fn write_rows<D, R, const B: usize>(
         // SAFETY: the promise of `write`; every access is to places below `count`.
         unsafe {
             while q + turns * B * R::LANES <= count {
-                pair.ask::<R>(rows, q);
+                pair.ask::<R>(rows, q, turns * B);
                 for _ in 0..turns {
                     pair.store(twins.blocks::<B>(q), q);
                     q += B * R::LANES;
@@ -345,14 +345,16 @@ impl<D: Element> Pair<D> {
         Pair { targets: [target, target.wrapping_byte_offset(rows.second)], last, size: size_of::<S>() }
     }
 
-    /// Asks for what will be read soon at the place `q`.
+    /// Asks for what will be read soon at the places of some registers from `q` on.
     #[inline(always)]
-    fn ask<R: Access<D>>(&self, rows: &PairedRows<impl Element>, q: usize)
+    fn ask<R: Access<D>>(&self, rows: &PairedRows<impl Element>, q: usize, registers: usize)
     where
         D: Element<Compute = R::Number>,
     {
         if let Some((ahead, count)) = rows.ahead {
-            ahead.ask::<R>(self.last.wrapping_add(q * self.size), count);
+            for line in 0..(registers * R::LANES * self.size).div_ceil(LINE) {
+                ahead.ask::<R>(self.last.wrapping_add(q * self.size + line * LINE), count);
+            }
         }
     }
 
