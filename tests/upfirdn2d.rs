@@ -310,10 +310,14 @@ fn large_rows_and_long_kernels_agree_with_the_definition() {
 /// The same bits for any number of threads, and for any layout of the same values.
 #[test]
 fn bits_do_not_depend_on_threads_or_strides() {
-    for (args, kernel) in
-        [(square(1, 1, (2, 1)), [4, 4]), (square(2, 1, (2, 1)), [4, 4]), (square(3, 2, (4, 4)), [7, 5])]
-    {
-        let shape = [2, 5, 300, 211];
+    for (args, kernel, shape) in [
+        (square(1, 1, (2, 1)), [4, 4], [2, 5, 300, 211]),
+        (square(2, 1, (2, 1)), [4, 4], [2, 5, 300, 211]),
+        (square(3, 2, (4, 4)), [7, 5], [2, 5, 300, 211]),
+        (square(1, 1, (4, 4)), [9, 9], [1, 4, 90, 210]),
+        (square(2, 1, (6, 5)), [12, 12], [1, 4, 90, 105]),
+        (square(1, 2, (5, 5)), [12, 12], [1, 4, 180, 212]),
+    ] {
         let case = Case::new(args, &shape, kernel).unwrap();
         for separable in [true, false] {
             let column = values(kernel[0], 5);

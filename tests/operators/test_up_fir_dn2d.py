@@ -12,12 +12,15 @@ from strategies import DTYPES, arrays, dtypes
 SEPARABLE = np.outer([1.0, 3, 3, 1], [1, 3, 3, 1]) / 64
 
 
+FEW_TAPS = st.integers(1, 6)
+
+
 @st.composite
-def calls(draw):
+def calls(draw, most_rows=12, most_columns=12, taps=FEW_TAPS, most_factor=4):
     """A call that has an output: shape, kernel, and arguments as the reference takes them."""
     leading = tuple(draw(st.lists(st.integers(0, 3), max_size=2)))
-    height, width = draw(st.integers(1, 12)), draw(st.integers(1, 12))
-    taps = draw(st.integers(1, 6)), draw(st.integers(1, 6))
+    height, width = draw(st.integers(1, most_rows)), draw(st.integers(1, most_columns))
+    taps = draw(taps), draw(taps)
     seed = draw(st.integers(0, 2**32 - 1))
     rng = np.random.default_rng(seed)
     separable = draw(st.booleans())
@@ -25,7 +28,7 @@ def calls(draw):
     if separable:
         kernel = np.outer(rng.standard_normal(taps[0]), rng.standard_normal(taps[1]))
     kernel = kernel.astype(draw(st.sampled_from([np.float32, np.float64, np.float16])))
-    factors = st.integers(1, 4)
+    factors = st.integers(1, most_factor)
     arguments = {
         "up": (draw(factors), draw(factors)),
         "down": (draw(factors), draw(factors)),
@@ -74,6 +77,41 @@ def test_forward_is_the_reference(data, call, dtype):
     assert (y.dtype, y.shape) == (x.dtype, expected.shape)
     assert_within(y, expected, magnitudes(x, kernel, arguments), kernel.size)
     assert_same_bits(y, firelu.upfirdn2d(np.ascontiguousarray(x), kernel, **arguments))
+
+
+@given(
+    call=calls(40, 90, taps=st.sampled_from([5, 7, 8, 9, 12, 13, 16, 17]), most_factor=2),
+    dtype=dtypes,
+    channels_last=st.booleans(),
+    seed=st.integers(0, 2**32 - 1),
+)
+def test_long_kernels_are_the_reference(call, dtype, channels_last, seed):
+    """Rows of many registers, whose sums share their loads, and the ends of such rows."""
+    shape, kernel, arguments = call
+    x = np.random.default_rng(seed).standard_normal(shape).astype(dtype)
+    if channels_last and len(shape) > 2:
+        x = np.moveaxis(np.ascontiguousarray(np.moveaxis(x, -3, -1)), -1, -3)
+    y = firelu.upfirdn2d(x, kernel, **arguments)
+    terms = sum(kernel.shape) if np.linalg.matrix_rank(widen(kernel)) == 1 else kernel.size
+    assert_within(y, reference.up_fir_dn2d(x, kernel, **arguments), magnitudes(x, kernel, arguments), terms)
+    assert_same_bits(y, firelu.upfirdn2d(np.ascontiguousarray(x), kernel, **arguments))
+
+
+@pytest.mark.parametrize("taps", [(5, 5), (6, 1), (9, 9), (12, 12), (13, 1), (13, 12), (1, 13), (17, 3)])
+@pytest.mark.parametrize(("up", "down"), [(1, 1), (2, 1), (1, 2), (2, 3), (4, 2)])
+def test_long_kernels_at_every_phase(taps, up, down, cpu_level):
+    """With an odd number of taps the phases of an upsampled row have different numbers of terms."""
+    rng = np.random.default_rng(taps)
+    kernel = np.outer(rng.standard_normal(taps[0]), rng.standard_normal(taps[1])).astype(np.float32)
+    for before, after, width in [(6, 5, 40), (5, 6, 41), (0, 7, 19), (-3, 2, 64)]:
+        x = rng.standard_normal((2, 30, width), np.float32)
+        factors = {"up": (up, up), "down": (down, down)}
+        arguments = factors | {"pad": (before, after) * 2, "flip_kernel": False, "gain": 1.0}
+        for dtype in (np.float32, np.float16):
+            values = x.astype(dtype)
+            y = firelu.upfirdn2d(values, kernel, **arguments)
+            expected = reference.up_fir_dn2d(values, kernel, **arguments)
+            assert_within(y, expected, magnitudes(values, kernel, arguments), sum(taps))
 
 
 @given(data=st.data(), call=calls(), dtype=dtypes)

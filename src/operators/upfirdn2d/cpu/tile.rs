@@ -320,6 +320,9 @@ impl<C: Compute> Worker<C> {
             return (rows, none);
         };
         let (first, second) = (run.support, y.support(run.first as i64 + 1));
+        if first.count != second.count {
+            return (rows, none);
+        }
         for input in first.start..second.start + second.count {
             rows.sources.push(self.source(tile, input));
         }

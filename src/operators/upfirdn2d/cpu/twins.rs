@@ -101,10 +101,10 @@ struct LongTwins<'a, S: Element> {
 impl<'a, S: Element> LongTwins<'a, S> {
     /// These rows; none where the sums do not overlap.
     fn new(rows: &'a PairedRows<S>) -> Option<Self> {
-        let terms = rows.sources.len().checked_sub(rows.shift)?;
-        let second = if rows.taps.len() == terms { 0 } else { terms };
-        let taps = [rows.taps.get(..terms)?, rows.taps.get(second..second + terms)?];
-        (rows.shift < terms).then_some(LongTwins { sources: &rows.sources, moved: 0, taps, shift: rows.shift })
+        let terms = rows.sources.len().checked_sub(rows.shift).filter(|&terms| rows.shift < terms)?;
+        let second = rows.taps.len().checked_sub(terms).filter(|&second| second == 0 || second == terms)?;
+        let taps = [&rows.taps[..terms], &rows.taps[second..]];
+        Some(LongTwins { sources: &rows.sources, moved: 0, taps, shift: rows.shift })
     }
 
     /// Where term `k` is read from `q` on; there are so many terms.
