@@ -15,18 +15,12 @@ pub type Strides = SmallVec<[isize; 4]>;
 impl Shape {
     /// The number of elements, or `None` where it, or their size in bytes, exceeds `isize::MAX`.
     pub fn checked_elements(&self, dtype: DType) -> Option<usize> {
-        let mut elements = 1;
-        let mut fits = true;
-        for &n in &self.0 {
-            // Beside a length of zero the others may be of any size.
-            if n == 0 {
-                return Some(0);
-            }
-            let (product, overflows) = usize::overflowing_mul(elements, n);
-            (elements, fits) = (product, fits && !overflows);
+        if self.0.contains(&0) {
+            return Some(0);
         }
+        let elements = self.0.iter().try_fold(1usize, |product, &n| product.checked_mul(n))?;
         let bytes = elements.checked_mul(dtype.size())?;
-        (fits && bytes <= isize::MAX as usize).then_some(elements)
+        (bytes <= isize::MAX as usize).then_some(elements)
     }
 
     /// The number of elements of a shape whose size was checked when its tensor was made.

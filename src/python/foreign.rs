@@ -53,10 +53,7 @@ pub unsafe fn compute(
         targets.push(parts.map(write));
     }
     let call = Call { inputs: &sources, outputs: &targets, args, stream: setting.stream };
-    let mut bytes = 0;
-    for parts in outputs.iter().flatten() {
-        bytes += parts.kind.bytes();
-    }
+    let bytes: usize = outputs.iter().flatten().map(|parts| parts.kind.bytes()).sum();
     let run = || match setting.threads {
         Some(threads) => parallel::with_threads(threads, || kernel(&call)),
         None => kernel(&call),

@@ -9,6 +9,7 @@ import threading
 import firelu
 import numpy as np
 import pytest
+from checks import assert_same_bits
 
 X = np.random.default_rng(0).standard_normal((1, 3, 8, 8)).astype(np.float32)
 K = np.outer([1, 3, 3, 1], [1, 2, 3, 1]).astype(np.float32) / 16
@@ -68,9 +69,9 @@ def fresh(call, *arguments):
     return results[0]
 
 
-def assert_same_bits(one: np.ndarray, two: np.ndarray) -> None:
-    assert (one.shape, one.strides, one.dtype) == (two.shape, two.strides, two.dtype)
-    assert one.tobytes() == two.tobytes()
+def assert_same(one: np.ndarray, two: np.ndarray) -> None:
+    assert (one.shape, one.strides) == (two.shape, two.strides)
+    assert_same_bits(one, two)
 
 
 @pytest.mark.parametrize("name", OTHERS)
@@ -78,14 +79,14 @@ def test_two_calls_in_turn(name, cpu_level):
     cases = [BASE, {**BASE, **OTHERS[name]}]
     expected = [fresh(run, case) for case in cases]
     for _, place in itertools.product(range(3), range(2)):
-        assert_same_bits(run(cases[place]), expected[place])
+        assert_same(run(cases[place]), expected[place])
 
 
 def test_more_calls_than_are_kept():
     cases = [{**BASE, **other} for other in OTHERS.values()]
     expected = [fresh(run, case) for case in cases]
     for place in np.random.default_rng(1).integers(len(cases), size=500):
-        assert_same_bits(run(cases[place]), expected[place])
+        assert_same(run(cases[place]), expected[place])
 
 
 def test_a_kernel_that_is_written_to():
@@ -93,7 +94,7 @@ def test_a_kernel_that_is_written_to():
     for step in range(20):
         kernel[step % 4, step % 3] += np.float32(0.25)
         case = {**BASE, "kernel": kernel}
-        assert_same_bits(run(case), fresh(run, {**case, "kernel": kernel.copy()}))
+        assert_same(run(case), fresh(run, {**case, "kernel": kernel.copy()}))
 
 
 def test_a_call_and_its_adjoint():
@@ -101,8 +102,8 @@ def test_a_call_and_its_adjoint():
     k, pad = K[:3, :3], (1, 1)
     forward, backward = fresh(firelu.upfirdn2d, X, k, 1, 1, pad), fresh(gradient, k, pad)
     for _ in range(3):
-        assert_same_bits(firelu.upfirdn2d(X, k, pad=pad), forward)
-        assert_same_bits(gradient(k, pad), backward)
+        assert_same(firelu.upfirdn2d(X, k, pad=pad), forward)
+        assert_same(gradient(k, pad), backward)
 
 
 def gradient(k, pad):
@@ -126,7 +127,7 @@ def test_nothing_is_left_of_the_last_input(cpu_level):
         for value in (np.nan, np.inf, 1e30):
             with np.errstate(all="ignore"):
                 run({**case, "x": np.full_like(case["x"], value)})
-            assert_same_bits(run(case), expected)
+            assert_same(run(case), expected)
 
 
 def test_a_level_that_changes():
@@ -140,7 +141,7 @@ def test_a_level_that_changes():
         for place, case in enumerate(cases):
             for level in firelu.cpu_levels() * 3:
                 firelu.set_cpu_level(level)
-                assert_same_bits(run(case), expected[level][place])
+                assert_same(run(case), expected[level][place])
     finally:
         firelu.set_cpu_level(before)
 
@@ -151,7 +152,7 @@ def test_threads_do_not_share():
 
     def work(seed: int) -> None:
         for place in np.random.default_rng(seed).integers(len(cases), size=200):
-            assert_same_bits(run(cases[place]), expected[place])
+            assert_same(run(cases[place]), expected[place])
 
     with concurrent.futures.ThreadPoolExecutor(8) as pool:
         list(pool.map(work, range(16)))

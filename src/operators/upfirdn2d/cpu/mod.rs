@@ -40,7 +40,6 @@ use super::params::{Geometry, UpFirDn2dArgs};
 use crate::core::dtype::Element;
 use crate::core::error::Result;
 use crate::core::operator::Call;
-use crate::core::shape::Shape;
 use crate::core::tensor::{Parts, TensorView};
 use crate::devices::cpu::features::Level;
 use crate::devices::cpu::parallel;
@@ -72,11 +71,6 @@ pub trait FirElement: Element {}
 #[cfg(not(target_arch = "x86_64"))]
 impl<T: Element> FirElement for T {}
 
-/// The geometry that the schema has checked.
-fn checked_geometry(args: &UpFirDn2dArgs, x: &Shape, k: &Shape) -> Result<Geometry> {
-    Geometry::new("UpFirDn2d", args, x, k)
-}
-
 /// Y of X and K.
 pub fn forward(call: &Call<'_>) -> Result<()> {
     let Some(y) = &call.outputs[0] else { return Ok(()) };
@@ -95,7 +89,7 @@ pub fn gradient(call: &Call<'_>) -> Result<()> {
 pub fn kernel_gradient(call: &Call<'_>) -> Result<()> {
     let Some(dk) = &call.outputs[0] else { return Ok(()) };
     let (x, dy, args) = (call.input(0), call.input(1), UpFirDn2dArgs::from_args(call.args));
-    let geometry = checked_geometry(&args, x.shape(), dk.shape())?;
+    let geometry = Geometry::new("UpFirDn2d", &args, x.shape(), dk.shape())?;
     let sums = with_element!(x.dtype(), T => kernel_gradient::sums::<T>(geometry, x, dy))?;
     with_element!(dk.dtype(), K => kernel_gradient::write::<K>(&sums, &args, dk));
     Ok(())

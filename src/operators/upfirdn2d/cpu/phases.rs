@@ -176,13 +176,8 @@ unsafe fn mix<R: Register, const P: usize, const BLOCK: usize>(sums: &impl Phase
 
 #[cfg(test)]
 mod tests {
-    #[cfg(target_arch = "x86_64")]
-    use super::super::avx512::F32x16;
-    use super::super::registers::Portable;
+    use super::super::registers::with_float32_registers;
     use super::*;
-    use crate::devices::cpu::features::Level;
-    #[cfg(target_arch = "x86_64")]
-    use crate::devices::cpu::simd::avx2::F32x8;
 
     unsafe fn check<R: Access<f32> + Register<Number = f32>>() {
         let rows: Vec<Vec<f32>> = (0..7).map(|k| (0..200).map(|q| (k * 1000 + q) as f32).collect()).collect();
@@ -213,18 +208,6 @@ mod tests {
     #[test]
     fn phases_of_every_length() {
         // SAFETY: each register is used where its level was detected.
-        unsafe {
-            for level in Level::available() {
-                match level {
-                    Level::Native => check::<Portable<f32>>(),
-                    #[cfg(target_arch = "x86_64")]
-                    Level::Avx2 => check::<F32x8>(),
-                    #[cfg(target_arch = "x86_64")]
-                    Level::Avx512 => check::<F32x16>(),
-                    #[cfg(not(target_arch = "x86_64"))]
-                    _ => unreachable!("a level of other processors"),
-                }
-            }
-        }
+        unsafe { with_float32_registers!(check) }
     }
 }

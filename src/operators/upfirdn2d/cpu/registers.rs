@@ -199,6 +199,27 @@ impl<C: Compute, T: Element<Compute = C>> Access<T> for Portable<C> {
     }
 }
 
+/// Calls a test once for the float32 register of each level that was detected.
+#[cfg(test)]
+macro_rules! with_float32_registers {
+    ($check:ident) => {
+        for level in $crate::devices::cpu::features::Level::available() {
+            use $crate::devices::cpu::features::Level;
+            match level {
+                Level::Native => $check::<$crate::operators::upfirdn2d::cpu::registers::Portable<f32>>(),
+                #[cfg(target_arch = "x86_64")]
+                Level::Avx2 => $check::<$crate::devices::cpu::simd::avx2::F32x8>(),
+                #[cfg(target_arch = "x86_64")]
+                Level::Avx512 => $check::<$crate::operators::upfirdn2d::cpu::avx512::F32x16>(),
+                #[cfg(not(target_arch = "x86_64"))]
+                _ => unreachable!("a level of other processors"),
+            }
+        }
+    };
+}
+#[cfg(test)]
+pub(super) use with_float32_registers;
+
 #[cfg(test)]
 pub mod tests {
     use super::*;

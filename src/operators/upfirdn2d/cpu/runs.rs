@@ -45,16 +45,11 @@ pub fn runs(axis: &Axis, rows: &Range<usize>) -> impl Iterator<Item = Run> {
     border.chain(phases).map(move |(first, count)| Run::new(axis, first, count, period))
 }
 
-/// As `runs`, where all rows but those at the border can be taken two at a time: the rows of such a run are the first
-/// of each pair.
-pub fn runs_of_pairs(axis: &Axis, rows: &Range<usize>) -> Option<(Run, Range<usize>)> {
+/// All rows that can be taken two at a time, those at the border aside: the first of each pair.
+pub fn run_of_pairs(axis: &Axis, rows: &Range<usize>) -> Option<Run> {
     let (inner, (outputs, inputs)) = (interior(axis, rows), period(axis));
     let pairs = inner.len() / 2;
-    if outputs > 2 || pairs == 0 {
-        return None;
-    }
-    let run = Run::new(axis, inner.start, pairs, (2, inputs * 2 / outputs));
-    Some((run, inner.start..inner.start + 2 * pairs))
+    (outputs <= 2 && pairs > 0).then(|| Run::new(axis, inner.start, pairs, (2, inputs * 2 / outputs)))
 }
 
 /// The rows whose taps all lie inside the input.

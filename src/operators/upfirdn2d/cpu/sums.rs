@@ -428,13 +428,8 @@ where
 
 #[cfg(test)]
 mod tests {
-    #[cfg(target_arch = "x86_64")]
-    use super::super::avx512::F32x16;
-    use super::super::registers::Portable;
+    use super::super::registers::with_float32_registers;
     use super::*;
-    use crate::devices::cpu::features::Level;
-    #[cfg(target_arch = "x86_64")]
-    use crate::devices::cpu::simd::avx2::F32x8;
 
     /// Every length and every alignment, streamed or not: the same values, nothing beyond them.
     unsafe fn check<R: Access<f32> + Register<Number = f32>>() {
@@ -466,18 +461,6 @@ mod tests {
     #[test]
     fn sums_of_every_length_and_alignment() {
         // SAFETY: each register is used where its level was detected.
-        unsafe {
-            for level in Level::available() {
-                match level {
-                    Level::Native => check::<Portable<f32>>(),
-                    #[cfg(target_arch = "x86_64")]
-                    Level::Avx2 => check::<F32x8>(),
-                    #[cfg(target_arch = "x86_64")]
-                    Level::Avx512 => check::<F32x16>(),
-                    #[cfg(not(target_arch = "x86_64"))]
-                    _ => unreachable!("a level of other processors"),
-                }
-            }
-        }
+        unsafe { with_float32_registers!(check) }
     }
 }

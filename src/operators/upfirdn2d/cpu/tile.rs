@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::factor::Taps;
 use super::plan::{Order, Plan};
 use super::rows::{Ahead, Rows, Stores};
-use super::runs::{Runs, ZEROS, rows_inside, runs, runs_of_pairs};
+use super::runs::{Runs, ZEROS, rows_inside, run_of_pairs, runs};
 use super::scratch::Scratch;
 use super::short::{Form, RowTaps, ShortRows};
 use super::strip::{Strip, Terms};
@@ -316,7 +316,7 @@ impl<C: Compute> Worker<C> {
         let (y, mut rows) = (&self.plan.geometry.y, PairedRows::default());
         let none = tile.rows.start..tile.rows.start;
         let Some((_, along_y)) = &self.taps.separable else { return (rows, none) };
-        let (Some((run, paired)), Some(places)) = (runs_of_pairs(y, &tile.rows), self.strip.places()) else {
+        let (Some(run), Some(places)) = (run_of_pairs(y, &tile.rows), self.strip.places()) else {
             return (rows, none);
         };
         let (first, second) = (run.support, y.support(run.first as i64 + 1));
@@ -334,7 +334,7 @@ impl<C: Compute> Worker<C> {
         rows.places = places;
         rows.rows = Rows { count: run.count, source: run.inputs as isize * tile.source_row, target: 2 * pitch };
         rows.ahead = self.plan.ahead.then(|| (Ahead::rows(tile.source_row, run.inputs), run.inputs));
-        (rows, paired)
+        (rows, run.first..run.first + 2 * run.count)
     }
 
     /// A row for each of these output rows, the first at `sums`, each so many bytes after the last.

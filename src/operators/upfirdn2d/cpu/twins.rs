@@ -107,11 +107,43 @@ impl<'a, S: Element> LongTwins<'a, S> {
         Some(LongTwins { sources: &rows.sources, moved: 0, taps, shift: rows.shift })
     }
 
-    /// Where term `k` is read from `q` on; there are so many terms.
+    /// Where source `k` is read from `q` on; there are so many.
     #[inline(always)]
     unsafe fn source(&self, k: usize, q: usize) -> *const S {
         // SAFETY: the caller's promise.
         unsafe { self.sources.get_unchecked(k).wrapping_byte_offset(self.moved).wrapping_add(q) }
+    }
+
+    /// The first term of a sum.
+    #[inline(always)]
+    unsafe fn start<R: Access<S>, const B: usize>(&self, sum: usize, q: usize) -> [R; B]
+    where
+        S: Element<Compute = R::Number>,
+    {
+        // SAFETY: the caller's promise; a sum has a term.
+        unsafe {
+            let (source, tap) = (self.source(sum * self.shift, q), R::splat(*self.taps[sum].get_unchecked(0)));
+            let mut values = [tap; B];
+            for b in 0..B {
+                values[b] = R::load(source.add(b * R::LANES)).mul(tap);
+            }
+            values
+        }
+    }
+
+    /// Adds term `k` of a sum, which has as many.
+    #[inline(always)]
+    unsafe fn add<R: Access<S>, const B: usize>(&self, values: &mut [R; B], sum: usize, k: usize, q: usize)
+    where
+        S: Element<Compute = R::Number>,
+    {
+        // SAFETY: the caller's promise.
+        unsafe {
+            let (source, tap) = (self.source(sum * self.shift + k, q), R::splat(*self.taps[sum].get_unchecked(k)));
+            for b in 0..B {
+                values[b] = R::load(source.add(b * R::LANES)).multiply_add(tap, values[b]);
+            }
+        }
     }
 }
 
@@ -125,37 +157,23 @@ where
         let (terms, shift) = (self.taps[0].len(), self.shift);
         // SAFETY: the caller's promise; there are `terms` taps in each list, and `terms + shift` sources.
         unsafe {
-            let mut sums = [[R::splat(R::Number::default()); B]; 2];
-            for row in 0..2 {
-                let (source, tap) = (self.source(row * shift, q), R::splat(*self.taps[row].get_unchecked(0)));
-                for b in 0..B {
-                    sums[row][b] = R::load(source.add(b * R::LANES)).mul(tap);
-                }
-                // The first sum as far as the second's start, which is then its own.
-                for k in 1..if row == 0 { shift + 1 } else { 1 } {
-                    let (source, tap) = (self.source(k, q), R::splat(*self.taps[0].get_unchecked(k)));
-                    for b in 0..B {
-                        sums[0][b] = R::load(source.add(b * R::LANES)).multiply_add(tap, sums[0][b]);
-                    }
-                }
+            let [mut first, mut second] = [self.start::<R, B>(0, q), self.start::<R, B>(1, q)];
+            for k in 1..=shift {
+                self.add(&mut first, 0, k, q);
             }
             for k in shift + 1..terms {
                 let source = self.source(k, q);
-                let first = R::splat(*self.taps[0].get_unchecked(k));
-                let second = R::splat(*self.taps[1].get_unchecked(k - shift));
+                let taps = [R::splat(*self.taps[0].get_unchecked(k)), R::splat(*self.taps[1].get_unchecked(k - shift))];
                 for b in 0..B {
                     let value = R::load(source.add(b * R::LANES));
-                    sums[0][b] = value.multiply_add(first, sums[0][b]);
-                    sums[1][b] = value.multiply_add(second, sums[1][b]);
+                    first[b] = value.multiply_add(taps[0], first[b]);
+                    second[b] = value.multiply_add(taps[1], second[b]);
                 }
             }
             for k in terms..terms + shift {
-                let (source, tap) = (self.source(k, q), R::splat(*self.taps[1].get_unchecked(k - shift)));
-                for b in 0..B {
-                    sums[1][b] = R::load(source.add(b * R::LANES)).multiply_add(tap, sums[1][b]);
-                }
+                self.add(&mut second, 1, k - shift, q);
             }
-            sums
+            [first, second]
         }
     }
 
@@ -383,16 +401,11 @@ impl<D: Element> Pair<D> {
 
 #[cfg(test)]
 mod tests {
-    #[cfg(target_arch = "x86_64")]
-    use super::super::avx512::F32x16;
-    use super::super::registers::Portable;
+    use super::super::registers::{Register, with_float32_registers};
     use super::*;
-    use crate::devices::cpu::features::Level;
-    #[cfg(target_arch = "x86_64")]
-    use crate::devices::cpu::simd::avx2::F32x8;
 
     /// Every compiled pair and every length, split or not: the same values as by single rows, nothing beyond them.
-    unsafe fn check<R: Access<f32> + super::super::registers::Register<Number = f32>>() {
+    unsafe fn check<R: Access<f32> + Register<Number = f32>>() {
         let inputs: Vec<Vec<f32>> = (0..20).map(|k| (0..120).map(|q| (k * 7 + q * 3) as f32).collect()).collect();
         let mut compiled = 0;
         for (terms, shift, sets, split) in
@@ -436,18 +449,6 @@ mod tests {
     #[test]
     fn pairs_of_every_length() {
         // SAFETY: each register is used where its level was detected.
-        unsafe {
-            for level in Level::available() {
-                match level {
-                    Level::Native => check::<Portable<f32>>(),
-                    #[cfg(target_arch = "x86_64")]
-                    Level::Avx2 => check::<F32x8>(),
-                    #[cfg(target_arch = "x86_64")]
-                    Level::Avx512 => check::<F32x16>(),
-                    #[cfg(not(target_arch = "x86_64"))]
-                    _ => unreachable!("a level of other processors"),
-                }
-            }
-        }
+        unsafe { with_float32_registers!(check) }
     }
 }

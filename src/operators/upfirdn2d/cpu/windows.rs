@@ -136,8 +136,7 @@ impl<R: Register, S: Sum<R>, const P: usize, const STEP: usize, const N: usize, 
     type Registers = [R; STEP];
     type Masks = [S::Mask; STEP];
     const STEP: usize = STEP;
-    // Long sums wait for themselves.
-    const AT_ONCE: usize = if N > 4 { 2 } else { 1 };
+    const AT_ONCE: usize = 1;
 
     #[inline(always)]
     unsafe fn masks(column: isize, inside: isize) -> [S::Mask; STEP] {
