@@ -338,6 +338,13 @@ pub mod avx2 {
         // SAFETY: SSE is part of x86-64, and a prefetch never faults.
         unsafe { _mm_prefetch::<_MM_HINT_T0>(address.wrapping_add(ahead).cast()) }
     }
+
+    /// As [`prefetch`], but into the second cache: many more lines can be on their way to it than to the first.
+    #[inline(always)]
+    pub fn prefetch_later(address: *const u8) {
+        // SAFETY: as above.
+        unsafe { _mm_prefetch::<_MM_HINT_T1>(address.cast()) }
+    }
 }
 
 #[cfg(all(test, target_arch = "x86_64"))]

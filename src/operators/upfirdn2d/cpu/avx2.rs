@@ -1,6 +1,7 @@
 //! AVX2 + FMA + F16C: the registers of [`simd::avx2`] as the loops want them, and the entry points in
 //! which those loops are compiled with these instructions.
 
+use core::arch::asm;
 use core::arch::x86_64::*;
 use std::ops::Range;
 
@@ -25,6 +26,40 @@ use crate::devices::cpu::simd::avx2::{self, Avx2Element, F32x8, F64x4};
 trait Zip: Copy {
     fn zip(self, other: Self) -> (Self, Self);
     fn unzip(self, other: Self) -> (Self, Self);
+}
+
+/// As `_mm256_alignr_epi8`, which the compiler takes for any shuffle and writes as two that wait for each other.
+///
+/// # Safety
+/// AVX2 was detected.
+#[inline]
+#[target_feature(enable = "avx2")]
+unsafe fn align<const BYTES: i32>(high: __m256i, low: __m256i) -> __m256i {
+    let aligned;
+    // SAFETY: one instruction of the level, from registers to a register.
+    unsafe {
+        asm!(
+            "vpalignr {aligned}, {high}, {low}, {bytes}",
+            aligned = lateout(ymm_reg) aligned,
+            high = in(ymm_reg) high,
+            low = in(ymm_reg) low,
+            bytes = const BYTES,
+            options(pure, nomem, nostack, preserves_flags)
+        );
+    }
+    aligned
+}
+
+/// No instruction, but one that the compiler keeps in its place among others of its kind.
+///
+/// # Safety
+/// AVX2 was detected.
+#[inline]
+#[target_feature(enable = "avx2")]
+unsafe fn in_turn(mut register: __m256) -> __m256 {
+    // SAFETY: nothing is done.
+    unsafe { asm!("/* {register} */", register = inout(ymm_reg) register, options(nomem, nostack, preserves_flags)) };
+    register
 }
 
 impl Zip for F32x8 {
@@ -156,13 +191,13 @@ impl Register for F32x8 {
             let middle = _mm256_permute2x128_si256::<0x21>(low, high);
             F32x8(_mm256_castsi256_ps(match places {
                 0 => low,
-                1 => _mm256_alignr_epi8::<4>(middle, low),
-                2 => _mm256_alignr_epi8::<8>(middle, low),
-                3 => _mm256_alignr_epi8::<12>(middle, low),
+                1 => align::<4>(middle, low),
+                2 => align::<8>(middle, low),
+                3 => align::<12>(middle, low),
                 4 => middle,
-                5 => _mm256_alignr_epi8::<4>(high, middle),
-                6 => _mm256_alignr_epi8::<8>(high, middle),
-                7 => _mm256_alignr_epi8::<12>(high, middle),
+                5 => align::<4>(high, middle),
+                6 => align::<8>(high, middle),
+                7 => align::<12>(high, middle),
                 _ => high,
             }))
         }
@@ -182,6 +217,12 @@ impl Register for F32x8 {
     }
 
     #[inline(always)]
+    fn in_turn(self) -> Self {
+        // SAFETY: as in `mul`.
+        F32x8(unsafe { in_turn(self.0) })
+    }
+
+    #[inline(always)]
     fn sum(self) -> f64 {
         // SAFETY: as in `mul`.
         unsafe {
@@ -193,6 +234,10 @@ impl Register for F32x8 {
     #[inline(always)]
     fn prefetch(address: *const u8) {
         avx2::prefetch(address, 0);
+    }
+    #[inline(always)]
+    fn prefetch_later(address: *const u8) {
+        avx2::prefetch_later(address);
     }
     #[inline(always)]
     fn fence() {
@@ -313,6 +358,10 @@ impl Register for F64x4 {
     #[inline(always)]
     fn prefetch(address: *const u8) {
         avx2::prefetch(address, 0);
+    }
+    #[inline(always)]
+    fn prefetch_later(address: *const u8) {
+        avx2::prefetch_later(address);
     }
     #[inline(always)]
     fn fence() {

@@ -178,6 +178,10 @@ macro_rules! register {
                 avx2::prefetch(address, 0);
             }
             #[inline(always)]
+            fn prefetch_later(address: *const u8) {
+                avx2::prefetch_later(address);
+            }
+            #[inline(always)]
             fn fence() {
                 simd::fence();
             }

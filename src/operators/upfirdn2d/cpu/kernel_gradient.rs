@@ -293,7 +293,7 @@ fn inputs_of(y: &Axis, band: &Range<i64>) -> Range<i64> {
 
 /// What to ask for while a dense row is read: one that follows.
 fn ahead(side: &Side) -> Option<Ahead> {
-    side.dense.then(|| Ahead::rows(side.row, 1))
+    side.dense.then(|| Ahead::rows(side.row, 0, 1))
 }
 
 /// The elements of a row from a column on: in place, or brought together.

@@ -37,11 +37,20 @@ pub trait Register: Copy {
     fn pairs(self, next: Self, first: usize, second: usize) -> [Self; 2] {
         Self::interleave([self.shift(next, first), self.shift(next, first + second)])
     }
+    /// The same register, computed before what is computed after this call from others that were so marked. Left
+    /// alone, the compiler computes sum after sum, each term of which waits for the one before.
+    #[inline(always)]
+    fn in_turn(self) -> Self {
+        self
+    }
     /// The sum of all places, in a fixed order, in float64.
     fn sum(self) -> f64;
     /// Asks for a line of memory; any address is fine.
     #[inline(always)]
     fn prefetch(_address: *const u8) {}
+    /// As `prefetch`, but for the second cache.
+    #[inline(always)]
+    fn prefetch_later(_address: *const u8) {}
     /// Makes streamed stores visible before a task ends.
     #[inline(always)]
     fn fence() {}

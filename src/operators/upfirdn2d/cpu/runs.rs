@@ -45,6 +45,12 @@ pub fn runs(axis: &Axis, rows: &Range<usize>) -> impl Iterator<Item = Run> {
     border.chain(phases).map(move |(first, count)| Run::new(axis, first, count, period))
 }
 
+/// All rows that have the same taps, those at the border aside.
+pub fn run_of_all(axis: &Axis, rows: &Range<usize>) -> Option<Run> {
+    let (inner, period) = (interior(axis, rows), period(axis));
+    (period.0 == 1 && !inner.is_empty()).then(|| Run::new(axis, inner.start, inner.len(), period))
+}
+
 /// All rows that can be taken two at a time, those at the border aside: the first of each pair.
 pub fn run_of_pairs(axis: &Axis, rows: &Range<usize>) -> Option<Run> {
     let (inner, (outputs, inputs)) = (interior(axis, rows), period(axis));

@@ -128,7 +128,11 @@ where
         match (rows.form, rows.taps) {
             (Form::Plain4, RowTaps::Direct(taps)) if rows.sources.len() == 4 && taps.len() == 16 => {
                 let sources = [rows.sources[0], rows.sources[1], rows.sources[2], rows.sources[3]];
-                Writer::new(rows).all([Direct::<T, R, 4, 4>::new(sources, taps); 2]);
+                let mut registers = [[R::splat(taps[0]); 4]; 4];
+                for (register, &tap) in registers.as_flattened_mut().iter_mut().zip(taps) {
+                    *register = R::splat(tap);
+                }
+                Writer::new(rows).all([Direct::<T, R, 4, 4> { sources, taps: &registers }; 2]);
                 true
             }
             (_, RowTaps::Direct(_)) => false,

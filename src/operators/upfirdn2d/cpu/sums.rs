@@ -315,7 +315,7 @@ pub unsafe fn write<S, D, R>(
                     streamed::<D, R, BLOCK>(&sum, target, count);
                 }
                 Stores::CachedSoon => {
-                    let soon = Ahead { first: rows.target, step: 0 };
+                    let soon = Ahead { first: rows.target, ..Ahead::NONE };
                     cached::<D, R, _, BLOCK>(&sum, target, count, Some((target.cast(), soon, size_of::<D>())));
                 }
                 _ => {
@@ -346,7 +346,7 @@ unsafe fn cached<D, R, S, const BLOCK: usize>(
     unsafe {
         while q + BLOCK * R::LANES <= count {
             if let Some((last, ahead, size)) = ahead {
-                ahead.ask::<R>(last.wrapping_add(q * size), 1);
+                ahead.ask::<R>(last, ((q * size) as isize, LINE), 1);
             }
             let values = sum.block::<BLOCK>(q);
             for b in 0..BLOCK {
@@ -438,7 +438,7 @@ mod tests {
         for (terms, count, shift) in (0..=7).flat_map(|t| (0..70).map(move |c| (t, c, (t * 5 + c * 3) % 17))) {
             let sources: Vec<*const f32> = rows[..terms].iter().map(|row| row.as_ptr()).collect();
             let expected = |q: usize| (0..terms).map(|k| taps[k] * rows[k][q]).sum::<f32>();
-            let ahead = Ahead { first: 64, step: 64 };
+            let ahead = Ahead { first: 64, ..Ahead::NONE };
             for stores in [Stores::Cached, Stores::CachedAhead(ahead), Stores::Streamed] {
                 let mut target = [f32::NAN; 120];
                 // SAFETY: the caller's promise; rows and the target are long enough.

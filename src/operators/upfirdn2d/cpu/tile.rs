@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::factor::Taps;
 use super::plan::{Order, Plan};
 use super::rows::{Ahead, Rows, Stores};
-use super::runs::{Runs, ZEROS, rows_inside, run_of_pairs, runs};
+use super::runs::{Runs, ZEROS, rows_inside, run_of_all, run_of_pairs, runs};
 use super::scratch::Scratch;
 use super::short::{Form, RowTaps, ShortRows};
 use super::strip::{Strip, Terms};
@@ -183,11 +183,17 @@ impl<C: Compute> Worker<C> {
         tile.target.wrapping_byte_offset((row - tile.rows.start) as isize * tile.target_row)
     }
 
+    /// What to ask for while so many new rows at a time are read.
+    #[inline(always)]
+    fn ahead<T>(&self, tile: &Tile<T>, rows: usize) -> Ahead {
+        Ahead::rows(tile.source_row, self.strip.inside_length() * size_of::<T>(), rows)
+    }
+
     /// How rows that stay in the caches are written while the input is read, so many new rows at a time.
     #[inline(always)]
     fn reading<T>(&self, tile: &Tile<T>, rows: i64) -> Stores {
         match self.plan.ahead {
-            true => Stores::CachedAhead(Ahead::rows(tile.source_row, rows as usize)),
+            true => Stores::CachedAhead(self.ahead(tile, rows as usize)),
             false => Stores::Cached,
         }
     }
@@ -236,7 +242,7 @@ impl<C: Compute> Worker<C> {
     {
         let Some(form) = self.form else { return false };
         let width = self.strip.columns.len();
-        let ahead = self.plan.ahead.then(|| Ahead::rows(tile.source_row, self.plan.geometry.y.down as usize));
+        let ahead = self.plan.ahead.then(|| self.ahead(tile, self.plan.geometry.y.down as usize));
         // Planes of the same size have the same runs.
         if !self.runs.fit(tile) {
             let at_once = (AT_ONCE_ELEMENTS / width).max(1);
@@ -333,7 +339,7 @@ impl<C: Compute> Worker<C> {
         rows.second = pitch;
         rows.places = places;
         rows.rows = Rows { count: run.count, source: run.inputs as isize * tile.source_row, target: 2 * pitch };
-        rows.ahead = self.plan.ahead.then(|| (Ahead::rows(tile.source_row, run.inputs), run.inputs));
+        rows.ahead = self.plan.ahead.then(|| (self.ahead(tile, run.inputs), run.inputs));
         (rows, run.first..run.first + 2 * run.count)
     }
 
@@ -456,6 +462,25 @@ impl<C: Compute> Worker<C> {
         }
     }
 
+    /// All rows that can be summed in registers: those at the border have fewer terms.
+    #[inline(always)]
+    unsafe fn direct_in_registers<T, R>(&self, tile: &Tile<T>) -> Range<usize>
+    where
+        T: Element<Compute = C>,
+        R: Filter<T, Number = C>,
+    {
+        let y = &self.plan.geometry.y;
+        let (Some(form), Some(run)) = (self.form, run_of_all(y, &tile.rows)) else { return 0..0 };
+        let (inputs, _) = rows_inside(y, run.support);
+        let sources: SmallVec<[*const T; 16]> = inputs.map(|input| self.source(tile, input)).collect();
+        let ahead = self.plan.ahead.then(|| self.ahead(tile, run.inputs));
+        let rows = Rows { count: run.count, source: run.inputs as isize * tile.source_row, target: tile.target_row };
+        let terms = (&sources[..], RowTaps::Direct(&self.taps.full), 1);
+        let short = self.short_rows(form, terms, (self.target(tile, run.first), rows, Rows::ONE), ahead);
+        // SAFETY: the promise of `run`.
+        if unsafe { R::write_short(&short) } { run.first..run.first + run.count } else { 0..0 }
+    }
+
     /// Input rows are prepared into a ring, and each output is one sum over rows and columns.
     #[inline(always)]
     unsafe fn direct<T, R>(&mut self, tile: &Tile<T>)
@@ -466,23 +491,15 @@ impl<C: Compute> Worker<C> {
         let (reading, writing) = (self.reading(tile, 1), self.writing());
         let (length, taps_x) = (self.strip.prepared_length(), self.plan.geometry.x.taps as usize);
         let mut rows: SmallVec<[(*const C, usize); 16]> = SmallVec::new();
-        let mut sources: SmallVec<[*const T; 16]> = SmallVec::new();
-        let ahead = self.plan.ahead.then(|| Ahead::rows(tile.source_row, 1));
+        // SAFETY: the promise of `run`.
+        let written = unsafe { self.direct_in_registers::<T, R>(tile) };
         let mut next = 0;
         let y = &self.plan.geometry.y;
         for (row, support) in tile.rows.clone().zip(y.supports(tile.rows.start as i64)) {
-            let (inputs, mut tap) = rows_inside(y, support);
-            // Rows at the border have fewer terms and go the other way.
-            if let (Some(form), true) = (self.form, inputs.end - inputs.start == y.taps) {
-                sources.clear();
-                sources.extend(inputs.clone().map(|input| self.source(tile, input)));
-                let terms = (&sources[..], RowTaps::Direct(&self.taps.full), 1);
-                let short = self.short_rows(form, terms, (self.target(tile, row), Rows::ONE, Rows::ONE), ahead);
-                // SAFETY: the promise of `run`.
-                if unsafe { R::write_short(&short) } {
-                    continue;
-                }
+            if written.contains(&row) {
+                continue;
             }
+            let (inputs, mut tap) = rows_inside(y, support);
             next = inputs.start.max(next);
             rows.clear();
             // SAFETY: the promise of `run`; a ring holds as many rows as one output needs.

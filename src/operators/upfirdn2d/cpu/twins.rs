@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 
 use super::phases::Phases;
 use super::registers::Access;
-use super::rows::{Ahead, LINE, Rows};
+use super::rows::{Ahead, Rows};
 use crate::core::dtype::Element;
 use crate::operators::upfirdn2d::params::Axis;
 
@@ -370,9 +370,8 @@ impl<D: Element> Pair<D> {
         D: Element<Compute = R::Number>,
     {
         if let Some((ahead, count)) = rows.ahead {
-            for line in 0..(registers * R::LANES * self.size).div_ceil(LINE) {
-                ahead.ask::<R>(self.last.wrapping_add(q * self.size + line * LINE), count);
-            }
+            let bytes = ((q * self.size) as isize, registers * R::LANES * self.size);
+            ahead.ask::<R>(self.last, bytes, count);
         }
     }
 

@@ -13,6 +13,8 @@ pub trait Windows<R: Register, const P: usize> {
     const STEP: usize;
     /// How many steps at once keep the processor busy.
     const AT_ONCE: usize;
+    /// Whether steps read the columns of `current` again, which must be inside then.
+    const LOOKS_BACK: bool = false;
 
     /// Which of their places are inside.
     type Masks: Copy;
@@ -206,36 +208,14 @@ impl<R: Register, S: Sum<R>, const P: usize, const STEP: usize, const N: usize, 
 
 /// `M` rows as they are, with `N` taps each.
 #[derive(Clone, Copy)]
-pub struct Direct<T, R, const M: usize, const N: usize> {
-    sources: [*const T; M],
-    taps: [[R; N]; M],
+pub struct Direct<'a, T, R, const M: usize, const N: usize> {
+    /// The rows.
+    pub sources: [*const T; M],
+    /// Their taps. They are too many for registers.
+    pub taps: &'a [[R; N]; M],
 }
 
-impl<T, R, const M: usize, const N: usize> Direct<T, R, M, N>
-where
-    T: Element<Compute = R::Number>,
-    R: Access<T>,
-{
-    /// These rows with these taps, row by row.
-    ///
-    /// # Safety
-    /// The register's level was detected.
-    #[inline(always)]
-    pub unsafe fn new(sources: [*const T; M], all: &[R::Number]) -> Self {
-        // SAFETY: the caller's promise.
-        unsafe {
-            let mut taps = [[R::splat(all[0]); N]; M];
-            for m in 0..M {
-                for n in 0..N {
-                    taps[m][n] = R::splat(all[m * N + n]);
-                }
-            }
-            Direct { sources, taps }
-        }
-    }
-}
-
-impl<T, R, const M: usize, const N: usize> Windows<R, 1> for Direct<T, R, M, N>
+impl<T, R, const M: usize, const N: usize> Windows<R, 1> for Direct<'_, T, R, M, N>
 where
     T: Element<Compute = R::Number>,
     R: Access<T>,
@@ -244,7 +224,8 @@ where
     type Masks = R::Mask;
     const STEP: usize = 1;
     // One output is a long chain of sums, each waiting for the one before.
-    const AT_ONCE: usize = 4;
+    const AT_ONCE: usize = 8;
+    const LOOKS_BACK: bool = true;
 
     #[inline(always)]
     unsafe fn masks(column: isize, inside: isize) -> R::Mask {
@@ -278,19 +259,22 @@ where
 
     #[inline(always)]
     unsafe fn steps<const B: usize>(&self, current: &mut [R; M], column: usize) -> [[R; 1]; B] {
-        let mut values = [[current[0]; 1]; B];
-        for m in 0..M {
-            for b in 0..B {
-                // SAFETY: the caller's promise.
-                let next = unsafe { R::load(self.sources[m].add(column + b * R::LANES)) };
+        let mut values = [[self.taps[0][0]; 1]; B];
+        // SAFETY: the caller's promise; the windows start a register before the column.
+        unsafe {
+            for m in 0..M {
+                let window = self.sources[m].add(column - R::LANES);
                 for n in 0..N {
-                    let window = current[m].shift(next, n);
-                    values[b][0] = match (m, n) {
-                        (0, 0) => window.mul(self.taps[0][0]),
-                        _ => window.multiply_add(self.taps[m][n], values[b][0]),
-                    };
+                    for b in 0..B {
+                        let numbers = R::load(window.add(n + b * R::LANES));
+                        values[b][0] = match (m, n) {
+                            (0, 0) => numbers.mul(self.taps[0][0]),
+                            _ => numbers.multiply_add(self.taps[m][n], values[b][0]),
+                        }
+                        .in_turn();
+                    }
                 }
-                current[m] = next;
+                current[m] = R::load(window.add(B * R::LANES));
             }
         }
         values

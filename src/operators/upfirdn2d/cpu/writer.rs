@@ -186,10 +186,8 @@ impl<'a, 'b, T: Element> Writer<'a, 'b, T> {
     {
         // Where nothing is to come, the line at hand is asked for: a branch would cost more.
         let ahead = self.rows.ahead.unwrap_or(Ahead::NONE);
-        let soon = self.last.wrapping_offset(column * size_of::<T>() as isize);
-        for line in 0..(columns * size_of::<T>()).div_ceil(LINE) {
-            ahead.ask::<R>(soon.wrapping_add(line * LINE), rows);
-        }
+        let size = size_of::<T>();
+        ahead.ask::<R>(self.last, (column * size as isize, columns * size), rows);
     }
 
     /// `count` blocks inside, from output `q` on, `B` at a time; what is left of them is left. All choices are made
@@ -288,21 +286,21 @@ impl<'a, 'b, T: Element> Writer<'a, 'b, T> {
                     return;
                 }
                 // One of these is compiled: the number of blocks is a constant.
-                let state = (&mut current, &mut column, &mut q);
-                inside = match (at_once, streams) {
-                    (1, false) => self.inside::<R, W, P, 1, false>(windows, state, inside),
-                    (1, true) => self.inside::<R, W, P, 1, true>(windows, state, inside),
-                    (2, false) => self.inside::<R, W, P, 2, false>(windows, state, inside),
-                    (2, true) => self.inside::<R, W, P, 2, true>(windows, state, inside),
-                    (_, false) => self.inside::<R, W, P, 4, false>(windows, state, inside),
-                    (_, true) => self.inside::<R, W, P, 4, true>(windows, state, inside),
-                };
-                let state = (&mut current, &mut column, &mut q);
-                inside = match (at_once, streams) {
-                    (1, _) => 0,
-                    (_, false) => self.inside::<R, W, P, 1, false>(windows, state, inside),
-                    (_, true) => self.inside::<R, W, P, 1, true>(windows, state, inside),
-                };
+                macro_rules! at_most {
+                    ($blocks:literal) => {
+                        if $blocks <= at_once {
+                            let state = (&mut current, &mut column, &mut q);
+                            inside = match streams {
+                                false => self.inside::<R, W, P, $blocks, false>(windows, state, inside),
+                                true => self.inside::<R, W, P, $blocks, true>(windows, state, inside),
+                            };
+                        }
+                    };
+                }
+                at_most!(8);
+                at_most!(4);
+                at_most!(2);
+                at_most!(1);
                 edges = (end - q).div_ceil(full);
             }
         }
@@ -345,7 +343,8 @@ impl<M: Copy> Part<M> {
         let limit = if q < streamed { streamed } else { end };
         let blocks = ((limit - q) / full) as isize;
         // Each block ends with the register that the next starts with.
-        let before = ((-column + step - 1).div_euclid(step) - 1).clamp(0, blocks);
+        let ends_before = (-column + step - 1).div_euclid(step) - isize::from(!W::LOOKS_BACK);
+        let before = ends_before.clamp(0, blocks);
         let inside = ((columns - column).div_euclid(step) - 1 - before).clamp(0, blocks - before);
         // Without such blocks all are alike.
         let before = if inside == 0 { 0 } else { before };
