@@ -25,41 +25,42 @@ pub struct Ahead {
     pub first: isize,
     /// Bytes from each to the next.
     pub step: isize,
-    /// Bytes from each to one that will be read later.
-    pub later: isize,
     /// Whether each starts where the one before ends.
     pub gapless: bool,
 }
 
-/// How far ahead of its use memory is asked for. The first cache takes what is read next only: more would wait for its
-/// few places for lines to come, while the second has many.
-const LATER_BYTES: usize = 8192;
+/// How far ahead of its use memory is asked for.
+const AHEAD_BYTES: usize = 8192;
 
 impl Ahead {
     /// None: what is asked for is there already.
-    pub const NONE: Ahead = Ahead { first: 0, step: 0, later: 0, gapless: false };
+    pub const NONE: Ahead = Ahead { first: 0, step: 0, gapless: false };
 
     /// Rows of so many bytes, `step` bytes apart, of which `count` at a time are read for the first time.
     pub fn rows(step: isize, bytes: usize, count: usize) -> Self {
-        let turns = LATER_BYTES.div_ceil((step.unsigned_abs() * count).max(1)).min(64);
-        let later = step.wrapping_mul((turns * count) as isize);
-        Ahead { first: step, step, later, gapless: step.unsigned_abs() == bytes && step > 0 }
+        let turns = AHEAD_BYTES.div_ceil((step.unsigned_abs() * count).max(1)).min(64);
+        let first = step.wrapping_mul((1 + turns * count) as isize);
+        Ahead { first, step, gapless: step > 0 && step as usize == bytes }
     }
 
     /// Asks for what each of `rows` rows has at the place of these bytes in the last source. Rows without gaps are asked
     /// for as one long row: the processor sees memory coming that is read in its order.
     #[inline(always)]
     pub fn ask<R: Register>(&self, last: *const u8, (from, bytes): (isize, usize), rows: usize) {
-        let lines = bytes.div_ceil(LINE);
-        let (times, step) = if self.gapless { (rows as isize, (lines * LINE) as isize) } else { (1, self.step) };
-        let soon = last.wrapping_offset(self.first).wrapping_offset(from.wrapping_mul(times));
-        for row in 0..rows as isize {
-            for line in 0..lines {
-                let line = soon.wrapping_offset(step.wrapping_mul(row)).wrapping_add(line * LINE);
-                R::prefetch(line);
-                R::prefetch_later(line.wrapping_offset(self.later));
-            }
+        let soon = last.wrapping_offset(self.first);
+        if self.gapless {
+            return ask_for_lines::<R>(soon.wrapping_offset(from.wrapping_mul(rows as isize)), bytes * rows);
         }
+        for row in 0..rows as isize {
+            ask_for_lines::<R>(soon.wrapping_offset(from.wrapping_add(self.step.wrapping_mul(row))), bytes);
+        }
+    }
+}
+
+#[inline(always)]
+fn ask_for_lines<R: Register>(start: *const u8, bytes: usize) {
+    for line in 0..bytes.div_ceil(LINE) {
+        R::prefetch_later(start.wrapping_add(line * LINE));
     }
 }
 
