@@ -291,18 +291,20 @@ mod avx2 {
         unsafe {
             if streaming {
                 while done + per_line <= count {
-                    for register in 0..per_line / T::LANES {
-                        let at = done + register * T::LANES;
-                        T::stream(target.add(at), formula.apply(sources.register(at)));
+                    for pair in 0..per_line / (2 * T::LANES) {
+                        let at = done + pair * 2 * T::LANES;
+                        let [first, second] = sources.pair(at);
+                        T::stream_pair(target.add(at), [formula.apply(first), formula.apply(second)]);
                     }
                     sources.prefetch(done, AHEAD);
                     done += per_line;
                 }
             } else {
                 while done + per_line <= count {
-                    for register in 0..per_line / T::LANES {
-                        let at = done + register * T::LANES;
-                        T::store(target.add(at), formula.apply(sources.register(at)));
+                    for pair in 0..per_line / (2 * T::LANES) {
+                        let at = done + pair * 2 * T::LANES;
+                        let [first, second] = sources.pair(at);
+                        T::store_pair(target.add(at), [formula.apply(first), formula.apply(second)]);
                     }
                     done += per_line;
                 }

@@ -181,6 +181,52 @@ pub mod avx2 {
         /// # Safety
         /// AVX2 was detected.
         unsafe fn splat(value: Self::Compute) -> Self::Register;
+
+        /// As `load`, twice as many elements, in an order which those below share: element-wise work does not see it.
+        ///
+        /// # Safety
+        /// As `load`, with twice as many elements.
+        #[inline(always)]
+        unsafe fn load_pair(source: *const Self) -> [Self::Register; 2] {
+            // SAFETY: the caller's promise.
+            unsafe { [Self::load(source), Self::load(source.add(Self::LANES))] }
+        }
+
+        /// As `load_wide`, in the order of `load_pair`.
+        ///
+        /// # Safety
+        /// As `load_pair`.
+        #[inline(always)]
+        unsafe fn load_wide_pair(source: *const Self::Compute) -> [Self::Register; 2] {
+            // SAFETY: the caller's promise.
+            unsafe { [Self::load_wide(source), Self::load_wide(source.add(Self::LANES))] }
+        }
+
+        /// As `store`, from the order of `load_pair`.
+        ///
+        /// # Safety
+        /// As `store`, with twice as many elements.
+        #[inline(always)]
+        unsafe fn store_pair(target: *mut Self, [first, second]: [Self::Register; 2]) {
+            // SAFETY: the caller's promise.
+            unsafe {
+                Self::store(target, first);
+                Self::store(target.add(Self::LANES), second);
+            }
+        }
+
+        /// As `stream`, from the order of `load_pair`.
+        ///
+        /// # Safety
+        /// As `stream`, with twice as many elements.
+        #[inline(always)]
+        unsafe fn stream_pair(target: *mut Self, [first, second]: [Self::Register; 2]) {
+            // SAFETY: the caller's promise.
+            unsafe {
+                Self::stream(target, first);
+                Self::stream(target.add(Self::LANES), second);
+            }
+        }
     }
 
     /// The three methods that do not depend on how an element is stored.
@@ -286,6 +332,16 @@ pub mod avx2 {
             // SAFETY: the caller's promise; a register is 16 bytes of such elements.
             unsafe { Self::stream(target, value) }
         }
+        #[inline(always)]
+        unsafe fn store_pair(target: *mut Float16, values: [F32x8; 2]) {
+            // SAFETY: the caller's promise.
+            unsafe { _mm256_storeu_si256(target.cast(), round_pair_to_float16(values)) }
+        }
+        #[inline(always)]
+        unsafe fn stream_pair(target: *mut Float16, values: [F32x8; 2]) {
+            // SAFETY: the caller's promise.
+            unsafe { _mm256_stream_si256(target.cast(), round_pair_to_float16(values)) }
+        }
     }
 
     impl Avx2Element for BFloat16 {
@@ -315,11 +371,76 @@ pub mod avx2 {
             // SAFETY: the caller's promise; a register is 16 bytes of such elements.
             unsafe { Self::stream(target, value) }
         }
+        // The elements at even places and those at odd ones: neither to widen nor to narrow them moves a half to
+        // another lane.
+        #[inline(always)]
+        unsafe fn load_pair(source: *const BFloat16) -> [F32x8; 2] {
+            // SAFETY: the caller's promise.
+            unsafe {
+                let both = _mm256_loadu_si256(source.cast());
+                let even = _mm256_slli_epi32::<16>(both);
+                let odd = _mm256_and_si256(both, _mm256_set1_epi32(0xffff_0000_u32 as i32));
+                [F32x8(_mm256_castsi256_ps(even)), F32x8(_mm256_castsi256_ps(odd))]
+            }
+        }
+        #[inline(always)]
+        unsafe fn load_wide_pair(source: *const f32) -> [F32x8; 2] {
+            // SAFETY: the caller's promise.
+            unsafe {
+                let (first, second) = (_mm256_loadu_ps(source), _mm256_loadu_ps(source.add(8)));
+                let even = _mm256_castps_pd(_mm256_shuffle_ps::<0x88>(first, second));
+                let odd = _mm256_castps_pd(_mm256_shuffle_ps::<0xdd>(first, second));
+                let (even, odd) = (_mm256_permute4x64_pd::<0xd8>(even), _mm256_permute4x64_pd::<0xd8>(odd));
+                [F32x8(_mm256_castpd_ps(even)), F32x8(_mm256_castpd_ps(odd))]
+            }
+        }
+        #[inline(always)]
+        unsafe fn store_pair(target: *mut BFloat16, values: [F32x8; 2]) {
+            // SAFETY: the caller's promise.
+            unsafe { _mm256_storeu_si256(target.cast(), round_pair_to_bfloat16(values)) }
+        }
+        #[inline(always)]
+        unsafe fn stream_pair(target: *mut BFloat16, values: [F32x8; 2]) {
+            // SAFETY: the caller's promise.
+            unsafe { _mm256_stream_si256(target.cast(), round_pair_to_bfloat16(values)) }
+        }
     }
 
-    /// To nearest even; a NaN keeps its sign and becomes quiet.
+    /// The numbers of the first register, then those of the second.
+    #[inline(always)]
+    fn round_pair_to_float16([first, second]: [F32x8; 2]) -> __m256i {
+        // SAFETY: a register exists, so AVX2, and with it F16C, was detected.
+        unsafe {
+            let first = _mm256_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(first.0);
+            let second = _mm256_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(second.0);
+            _mm256_set_m128i(second, first)
+        }
+    }
+
+    /// The numbers of both registers in turn.
+    #[inline(always)]
+    fn round_pair_to_bfloat16([even, odd]: [F32x8; 2]) -> __m256i {
+        // SAFETY: a register exists, so AVX2 was detected.
+        unsafe {
+            let even = _mm256_srli_epi32::<16>(upper_halves(even));
+            _mm256_blend_epi16::<0b1010_1010>(even, upper_halves(odd))
+        }
+    }
+
+    /// The numbers one after the other.
     #[inline(always)]
     fn round_to_bfloat16(value: F32x8) -> __m128i {
+        // SAFETY: a register exists, so AVX2 was detected.
+        unsafe {
+            let upper = _mm256_srli_epi32::<16>(upper_halves(value));
+            _mm_packus_epi32(_mm256_castsi256_si128(upper), _mm256_extracti128_si256::<1>(upper))
+        }
+    }
+
+    /// Rounded to nearest even in the upper halves; a NaN keeps its sign and becomes quiet. The lower halves are
+    /// anything.
+    #[inline(always)]
+    fn upper_halves(value: F32x8) -> __m256i {
         // SAFETY: a register exists, so AVX2 was detected.
         unsafe {
             let bits = _mm256_castps_si256(value.0);
@@ -327,8 +448,7 @@ pub mod avx2 {
             let rounded = _mm256_add_epi32(_mm256_add_epi32(bits, _mm256_set1_epi32(0x7fff)), odd);
             let quiet = _mm256_or_si256(bits, _mm256_set1_epi32(0x0040_0000));
             let is_nan = _mm256_castps_si256(_mm256_cmp_ps::<_CMP_UNORD_Q>(value.0, value.0));
-            let upper = _mm256_srli_epi32::<16>(_mm256_blendv_epi8(rounded, quiet, is_nan));
-            _mm_packus_epi32(_mm256_castsi256_si128(upper), _mm256_extracti128_si256::<1>(upper))
+            _mm256_blendv_epi8(rounded, quiet, is_nan)
         }
     }
 

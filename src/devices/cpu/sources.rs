@@ -136,6 +136,13 @@ pub trait Sources<T: SimdElement, const N: usize>: Copy {
     #[cfg(target_arch = "x86_64")]
     unsafe fn register(self, index: usize) -> [T::Register; N];
 
+    /// The operands of two registers of elements, in the order of `load_pair`.
+    ///
+    /// # Safety
+    /// As `register`, with twice as many elements.
+    #[cfg(target_arch = "x86_64")]
+    unsafe fn pair(self, index: usize) -> [[T::Register; N]; 2];
+
     /// Asks for the lines `ahead` bytes on.
     #[cfg(target_arch = "x86_64")]
     fn prefetch(self, index: usize, ahead: usize);
@@ -171,6 +178,12 @@ impl<T: SimdElement, const N: usize> Sources<T, N> for Dense<T, N> {
     }
     #[cfg(target_arch = "x86_64")]
     #[inline(always)]
+    unsafe fn pair(self, index: usize) -> [[T::Register; N]; 2] {
+        // SAFETY: the caller's promise.
+        unsafe { pairs(self.0, index, T::load_pair(self.0[N - 1].add(index))) }
+    }
+    #[cfg(target_arch = "x86_64")]
+    #[inline(always)]
     fn prefetch(self, index: usize, ahead: usize) {
         for source in self.0 {
             avx2::prefetch(source.wrapping_add(index).cast(), ahead);
@@ -179,9 +192,9 @@ impl<T: SimdElement, const N: usize> Sources<T, N> for Dense<T, N> {
 }
 
 /// The methods of sources whose last operand differs from the others: where it is from an element on, what
-/// it is for one element, and for a register of them.
+/// it is for one element, for a register of them, and for two.
 macro_rules! sources_with_last {
-    ($name:ident, $last:ident, $index:ident, $from:expr, $one:expr, $register:expr) => {
+    ($name:ident, $last:ident, $index:ident, $from:expr, $one:expr, $register:expr, $pair:expr) => {
         impl<T: SimdElement, const N: usize> Sources<T, N> for $name<T, N> {
             #[inline(always)]
             fn from(self, $index: usize) -> Self {
@@ -209,6 +222,13 @@ macro_rules! sources_with_last {
             }
             #[cfg(target_arch = "x86_64")]
             #[inline(always)]
+            unsafe fn pair(self, $index: usize) -> [[T::Register; N]; 2] {
+                let $last = self.1;
+                // SAFETY: the caller promises AVX2 and that many elements.
+                unsafe { pairs(self.0, $index, $pair) }
+            }
+            #[cfg(target_arch = "x86_64")]
+            #[inline(always)]
             fn prefetch(self, index: usize, ahead: usize) {
                 for source in &self.0[..N - 1] {
                     avx2::prefetch(source.wrapping_add(index).cast(), ahead);
@@ -217,14 +237,15 @@ macro_rules! sources_with_last {
         }
     };
 }
-sources_with_last!(WithConstant, value, index, value, value, T::splat(value));
+sources_with_last!(WithConstant, value, index, value, value, T::splat(value), [T::splat(value); 2]);
 sources_with_last!(
     WithWide,
     numbers,
     index,
     numbers.wrapping_add(index),
     numbers.add(index).read_unaligned(),
-    T::load_wide(numbers.add(index))
+    T::load_wide(numbers.add(index)),
+    T::load_wide_pair(numbers.add(index))
 );
 
 /// Registers of all operands, the last one given. No closures: one would not have the caller's instruction
@@ -245,6 +266,25 @@ unsafe fn registers<T: SimdElement, const N: usize>(
         registers[i] = unsafe { T::load(sources[i].add(index)) };
     }
     registers
+}
+
+/// As [`registers`], two of each operand.
+///
+/// # Safety
+/// As [`Sources::pair`].
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+unsafe fn pairs<T: SimdElement, const N: usize>(
+    sources: [*const T; N],
+    index: usize,
+    last: [T::Register; 2],
+) -> [[T::Register; N]; 2] {
+    let mut pairs = [[last[0]; N], [last[1]; N]];
+    for i in 0..N - 1 {
+        // SAFETY: the caller's promise.
+        [pairs[0][i], pairs[1][i]] = unsafe { T::load_pair(sources[i].add(index)) };
+    }
+    pairs
 }
 
 /// Runs the body with `$sources` standing for the operands of a run: the one place where the kind of
