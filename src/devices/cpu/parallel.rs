@@ -15,6 +15,8 @@ pub const SEQUENTIAL_BYTES: usize = 1 << 20;
 /// How much memory one task should touch: large enough to hide the counter, small enough to balance
 /// and to answer an interrupt.
 pub const TASK_BYTES: usize = 1 << 20;
+/// How long the caller waits awake for the others.
+const AWAKE: Duration = Duration::from_micros(50);
 
 /// How often the calling thread asks whether the user wants to stop.
 const INTERRUPT_INTERVAL: Duration = Duration::from_millis(50);
@@ -98,9 +100,11 @@ pub fn try_for_each(count: usize, bytes: usize, task: impl Fn(usize) -> Result<(
     let helpers = if threads <= 1 { None } else { pool(threads - 1) };
     let Some(pool) = helpers else { return run_tasks(&tasks, &task) };
     let failure = OnceLock::new();
+    let helping = AtomicUsize::new(threads - 1);
     pool.threads.in_place_scope(|scope| {
         for _ in 1..threads {
             scope.spawn(|_| {
+                let _leave = LeaveOnDrop(&helping);
                 with_threads(1, || {
                     while let Some(index) = tasks.claim() {
                         if let Err(error) = task(index) {
@@ -117,10 +121,36 @@ pub fn try_for_each(count: usize, bytes: usize, task: impl Fn(usize) -> Result<(
         let result = with_threads(1, || run_tasks(&tasks, &task));
         if result.is_ok() {
             std::mem::forget(guard);
+            wait_awake(&helping);
         }
         result
     })?;
     failure.into_inner().map_or(Ok(()), Err)
+}
+
+/// Waits for the helpers' last tasks for as long as it takes to fall asleep and be woken, which is what the end of the
+/// scope would do: a call of a quarter of a millisecond would take a tenth longer.
+fn wait_awake(helping: &AtomicUsize) {
+    let start = Instant::now();
+    while helping.load(Ordering::Relaxed) > 0 {
+        if start.elapsed() > AWAKE {
+            return;
+        }
+        std::hint::spin_loop();
+    }
+    // The scope hears of the last helper a moment later.
+    for _ in 0..8 {
+        std::hint::spin_loop();
+    }
+}
+
+/// One helper less.
+struct LeaveOnDrop<'a>(&'a AtomicUsize);
+
+impl Drop for LeaveOnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 /// Keeps helpers from starting further tasks once the caller has failed.
