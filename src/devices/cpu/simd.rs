@@ -308,6 +308,31 @@ pub mod avx2 {
         }
     }
 
+    /// An element of 16 bits.
+    pub trait Avx2Half: Avx2Element<Register = F32x8> {
+        /// Eight of them as numbers of the compute type.
+        ///
+        /// # Safety
+        /// AVX2, FMA and F16C were detected.
+        unsafe fn widen(bits: __m128i) -> F32x8;
+    }
+
+    impl Avx2Half for Float16 {
+        #[inline(always)]
+        unsafe fn widen(bits: __m128i) -> F32x8 {
+            // SAFETY: the caller's promise.
+            F32x8(unsafe { _mm256_cvtph_ps(bits) })
+        }
+    }
+
+    impl Avx2Half for BFloat16 {
+        #[inline(always)]
+        unsafe fn widen(bits: __m128i) -> F32x8 {
+            // SAFETY: the caller's promise.
+            F32x8(unsafe { _mm256_castsi256_ps(_mm256_slli_epi32::<16>(_mm256_cvtepu16_epi32(bits))) })
+        }
+    }
+
     impl Avx2Element for Float16 {
         type Register = F32x8;
         const LANES: usize = 8;
@@ -315,7 +340,7 @@ pub mod avx2 {
         #[inline(always)]
         unsafe fn load(source: *const Float16) -> F32x8 {
             // SAFETY: the caller's promise.
-            F32x8(unsafe { _mm256_cvtph_ps(_mm_loadu_si128(source.cast())) })
+            unsafe { Self::widen(_mm_loadu_si128(source.cast())) }
         }
         #[inline(always)]
         unsafe fn store(target: *mut Float16, value: F32x8) {
@@ -351,10 +376,7 @@ pub mod avx2 {
         #[inline(always)]
         unsafe fn load(source: *const BFloat16) -> F32x8 {
             // SAFETY: the caller's promise.
-            unsafe {
-                let upper_halves = _mm256_cvtepu16_epi32(_mm_loadu_si128(source.cast()));
-                F32x8(_mm256_castsi256_ps(_mm256_slli_epi32::<16>(upper_halves)))
-            }
+            unsafe { Self::widen(_mm_loadu_si128(source.cast())) }
         }
         #[inline(always)]
         unsafe fn store(target: *mut BFloat16, value: F32x8) {
@@ -479,13 +501,20 @@ mod tests {
             eprintln!("left out: this processor has no AVX2");
             return;
         }
-        for start in (0..=u16::MAX).step_by(8) {
-            let source: [T; 8] = std::array::from_fn(|i| from_bits(start + i as u16));
-            let mut target = source;
-            // SAFETY: AVX2 was detected above; both arrays hold eight elements.
-            unsafe { T::store(target.as_mut_ptr(), T::load(source.as_ptr())) };
-            for (s, t) in source.into_iter().zip(target) {
-                assert_eq!(to_bits(t), to_bits(T::from_compute(s.to_compute())));
+        for start in (0..=u16::MAX).step_by(16) {
+            let source: [T; 16] = std::array::from_fn(|i| from_bits(start + i as u16));
+            let wide = source.map(T::to_compute);
+            let (mut single, mut pair, mut wide_pair) = (source, source, source);
+            // SAFETY: AVX2 was detected above; every array holds two registers of elements.
+            unsafe {
+                T::store(single.as_mut_ptr(), T::load(source.as_ptr()));
+                T::store(single.as_mut_ptr().add(8), T::load(source.as_ptr().add(8)));
+                T::store_pair(pair.as_mut_ptr(), T::load_pair(source.as_ptr()));
+                T::store_pair(wide_pair.as_mut_ptr(), T::load_wide_pair(wide.as_ptr()));
+            }
+            let expected = wide.map(|number| to_bits(T::from_compute(number)));
+            for stored in [single, pair, wide_pair] {
+                assert_eq!(stored.map(to_bits), expected);
             }
         }
     }

@@ -9,7 +9,7 @@ use super::FirElement;
 use super::kernel_gradient::{self, Job};
 use super::phases;
 use super::products::{self, Pairs, Products};
-use super::registers::{Access, Register, load_places};
+use super::registers::{Access, Register};
 use super::rows::{Rows, Stores};
 use super::scratch::Scratch;
 use super::short::{self, Short, ShortRows};
@@ -20,7 +20,7 @@ use super::twins::{self, PairedRows};
 use crate::core::dtype::{BFloat16, Element, Float16};
 use crate::core::error::Result;
 use crate::devices::cpu::simd;
-use crate::devices::cpu::simd::avx2::{self, Avx2Element, F32x8, F64x4};
+use crate::devices::cpu::simd::avx2::{self, Avx2Element, Avx2Half, F32x8, F64x4};
 
 /// The numbers of two registers in turn, and back.
 trait Zip: Copy {
@@ -416,18 +416,72 @@ macro_rules! access {
         }
     };
 }
+/// Which of eight 16-bit elements are loaded, in two pieces that may overlap, and where each then goes: there is no
+/// masked load of such.
+#[derive(Clone, Copy)]
+pub struct HalfPlaces {
+    /// The first.
+    from: usize,
+    /// How many.
+    count: usize,
+    /// For each byte of the register, the byte of the pieces: the first piece starts at byte 0, the second at byte 8.
+    order: __m128i,
+}
+
+impl HalfPlaces {
+    #[inline(always)]
+    unsafe fn new(from: usize, to: usize) -> Self {
+        let (mut order, count) = ([0x80_u8; 16], to - from);
+        let piece = if count == 0 { 0 } else { 1 << count.ilog2() };
+        for place in 0..count {
+            let byte = 2 * if place < piece { place } else { 4 + place + piece - count };
+            (order[2 * (from + place)], order[2 * (from + place) + 1]) = (byte as u8, byte as u8 + 1);
+        }
+        // SAFETY: the array has as many bytes.
+        HalfPlaces { from, count, order: unsafe { _mm_loadu_si128(order.as_ptr().cast()) } }
+    }
+
+    /// The elements of a register that starts at `source`; zeros at the other places.
+    ///
+    /// # Safety
+    /// AVX2 was detected and the elements are readable.
+    #[inline(always)]
+    unsafe fn load<T>(self, source: *const T) -> __m128i {
+        const { assert!(size_of::<T>() == 2) };
+        let first = source.wrapping_add(self.from);
+        // SAFETY: each piece is a part of the elements, which the caller promises.
+        unsafe {
+            let pieces = match self.count {
+                0 => return _mm_setzero_si128(),
+                1 => _mm_loadu_si16(first.cast()),
+                2 | 3 => _mm_unpacklo_epi64(
+                    _mm_loadu_si32(first.cast()),
+                    _mm_loadu_si32(first.wrapping_add(self.count - 2).cast()),
+                ),
+                4..8 => _mm_unpacklo_epi64(
+                    _mm_loadu_si64(first.cast()),
+                    _mm_loadu_si64(first.wrapping_add(self.count - 4).cast()),
+                ),
+                _ => _mm_loadu_si128(first.cast()),
+            };
+            _mm_shuffle_epi8(pieces, self.order)
+        }
+    }
+}
+
 macro_rules! access_halves {
     ($element:ty) => {
         access!(
             F32x8,
             $element,
-            (usize, usize),
-            unsafe fn mask(from: usize, to: usize) -> (usize, usize) {
-                (from, to)
-            },
-            unsafe fn load_masked(source: *const $element, mask: (usize, usize)) -> Self {
+            HalfPlaces,
+            unsafe fn mask(from: usize, to: usize) -> HalfPlaces {
                 // SAFETY: the caller's promise.
-                unsafe { load_places(source, mask) }
+                unsafe { HalfPlaces::new(from, to) }
+            },
+            unsafe fn load_masked(source: *const $element, mask: HalfPlaces) -> Self {
+                // SAFETY: the caller's promise.
+                unsafe { <$element>::widen(mask.load(source)) }
             }
         );
     };
@@ -513,5 +567,34 @@ mod tests {
             check_shuffles::<F32x8>();
             check_shuffles::<F64x4>();
         }
+    }
+    /// Every part of a register, from memory that ends where the part does.
+    fn check_parts<T: Element<Compute = f32>>()
+    where
+        F32x8: Access<T>,
+    {
+        for (from, to) in (0..=8).flat_map(|from| (from..=8).map(move |to| (from, to))) {
+            let elements: Box<[T]> = (from..to).map(|place| T::from_compute(1.0 + place as f32)).collect();
+            let mut numbers = [-1.0_f32; 8];
+            // SAFETY: whoever calls this has detected AVX2; the elements of the mask are those of the array.
+            unsafe {
+                let source = elements.as_ptr().wrapping_sub(from);
+                let register = <F32x8 as Access<T>>::load_masked(source, <F32x8 as Access<T>>::mask(from, to));
+                <F32x8 as Access<f32>>::store(register, numbers.as_mut_ptr());
+            }
+            for (place, number) in numbers.into_iter().enumerate() {
+                assert_eq!(number, if (from..to).contains(&place) { 1.0 + place as f32 } else { 0.0 });
+            }
+        }
+    }
+
+    #[test]
+    fn parts_of_half_registers_are_loaded_and_nothing_else() {
+        if !Level::available().contains(&Level::Avx2) {
+            eprintln!("left out: this processor has no AVX2");
+            return;
+        }
+        check_parts::<Float16>();
+        check_parts::<BFloat16>();
     }
 }
