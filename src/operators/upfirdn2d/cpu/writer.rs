@@ -15,6 +15,9 @@ const NARROW: usize = 4;
 /// How many rows ahead the memory of narrow rows is asked for.
 const NARROW_AHEAD: isize = 12;
 
+/// How many lines that will be read are asked for with each of them, at most.
+const NARROW_LINES: usize = 8;
+
 /// Writes rows of outputs.
 pub struct Writer<'a, 'b, T: Element> {
     rows: &'a ShortRows<'b, T>,
@@ -120,6 +123,9 @@ impl<'a, 'b, T: Element> Writer<'a, 'b, T> {
             masks[block] = unsafe { W::masks(start + block as isize * step, inside) };
         }
         let first = self.target;
+        // Where more is read than written: planes without gaps are one stream, of which each row takes its share.
+        let stream = self.rows.ahead.filter(|ahead| W::STEP > 1 && ahead.gapless);
+        let mut read = stream.map(|ahead| self.last.wrapping_offset(ahead.first));
         for phase in 0..phases {
             let (count, target) = (self.rows_of(phase), target.wrapping_mul(phases as isize));
             let source_rest = planes.source.wrapping_sub(source.wrapping_mul(count as isize));
@@ -130,6 +136,12 @@ impl<'a, 'b, T: Element> Writer<'a, 'b, T> {
                 for _ in 0..count {
                     // SAFETY: the promise of `write`.
                     unsafe {
+                        if let Some(read) = &mut read {
+                            for line in 0..(source as usize / LINE).min(NARROW_LINES) {
+                                R::prefetch_later(read.wrapping_add(line * LINE));
+                            }
+                            *read = read.wrapping_offset(source);
+                        }
                         if streamed == 0 {
                             // Rows so short are no stream that the processor would see coming.
                             R::prefetch(self.target.wrapping_byte_offset(soon).cast());
@@ -153,8 +165,11 @@ impl<'a, 'b, T: Element> Writer<'a, 'b, T> {
                     self.target = self.target.wrapping_byte_offset(target);
                 }
                 windows.advance(source_rest);
+                read = read.map(|read| read.wrapping_offset(source_rest));
                 self.target = self.target.wrapping_byte_offset(target_rest);
             }
+            // The next phase reads what is there by now.
+            read = None;
         }
     }
 
