@@ -138,6 +138,22 @@ def test_the_minimum_counts_and_slow_calls_are_timed_less(monkeypatch):
     assert len(slow_calls) == 3  # to warm up, to count repeats, and once for the budget
 
 
+def test_what_the_others_did_to_the_caches_is_not_timed(monkeypatch):
+    clock = Clock()
+    monkeypatch.setattr(measure, "time", clock)
+    last = []
+
+    def call(name: str):
+        def run() -> None:
+            clock.now += 1e-4 if last == [name] else 1e-3
+            last[:] = [name]
+
+        return run
+
+    best = measure.fastest({"one": call("one"), "other": call("other")}, rounds=3)
+    assert best == pytest.approx({"one": 1e-4, "other": 1e-4})
+
+
 def timing(name: str, ratio: float, allocating: float, **options) -> measure.Timing:
     return measure.Timing(name, 1.0, ratio, allocating, options.pop("peers", {}), **options)
 
