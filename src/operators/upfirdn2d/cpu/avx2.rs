@@ -107,6 +107,7 @@ impl Register for F32x8 {
     const LANES: usize = 8;
     const STREAMS: bool = true;
     const PRODUCT_SUMS: usize = 12;
+    const STACK: usize = 2;
 
     #[inline(always)]
     unsafe fn splat(value: f32) -> Self {
@@ -250,6 +251,7 @@ impl Register for F64x4 {
     const LANES: usize = 4;
     const STREAMS: bool = true;
     const PRODUCT_SUMS: usize = 12;
+    const STACK: usize = 2;
 
     #[inline(always)]
     unsafe fn splat(value: f64) -> Self {

@@ -119,6 +119,7 @@ macro_rules! register {
             const LANES: usize = $lanes;
             const STREAMS: bool = true;
             const PRODUCT_SUMS: usize = 24;
+            const STACK: usize = 4;
 
             #[inline(always)]
             unsafe fn splat(value: $number) -> Self {

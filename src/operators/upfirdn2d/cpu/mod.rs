@@ -24,6 +24,7 @@ mod rows;
 mod runs;
 mod scratch;
 mod short;
+mod stacks;
 mod strip;
 mod sums;
 mod tile;

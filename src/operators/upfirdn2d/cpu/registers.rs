@@ -14,6 +14,8 @@ pub trait Register: Copy {
     const STREAMS: bool;
     /// For how many product sums there are registers beside those for the factors.
     const PRODUCT_SUMS: usize;
+    /// For how many output rows at once there are registers, in kernels of a few taps: one, two or four.
+    const STACK: usize;
 
     /// The same number in every place.
     ///
@@ -138,6 +140,7 @@ impl<C: Compute> Register for Portable<C> {
     const LANES: usize = PORTABLE;
     const STREAMS: bool = false;
     const PRODUCT_SUMS: usize = 4;
+    const STACK: usize = 1;
 
     #[inline(always)]
     unsafe fn splat(value: C) -> Self {

@@ -38,9 +38,14 @@ impl Ahead {
 
     /// Rows of so many bytes, `step` bytes apart, of which `count` at a time are read for the first time.
     pub fn rows(step: isize, bytes: usize, count: usize) -> Self {
-        let turns = AHEAD_BYTES.div_ceil((step.unsigned_abs() * count).max(1)).min(64);
-        let first = step.wrapping_mul((1 + turns * count) as isize);
-        Ahead { first, step, gapless: step > 0 && step as usize == bytes }
+        Ahead { first: 0, step, gapless: step > 0 && step as usize == bytes }.of(count)
+    }
+
+    /// The same rows, where `count` at a time are read for the first time.
+    #[inline(always)]
+    pub fn of(self, count: usize) -> Self {
+        let turns = AHEAD_BYTES.div_ceil((self.step.unsigned_abs() * count).max(1)).min(64);
+        Ahead { first: self.step.wrapping_mul((1 + turns * count) as isize), ..self }
     }
 
     /// Asks for what each of `rows` rows has at the place of these bytes in the last source. Rows without gaps are asked

@@ -5,6 +5,7 @@
 
 use super::registers::Access;
 use super::rows::{Ahead, LINE, Rows};
+use super::stacks::{Several, Single};
 use super::strip::Strip;
 use super::sums::{Few, Many};
 use super::windows::{Direct, Separable, taps_along_x};
@@ -57,6 +58,9 @@ impl Form {
     }
 }
 
+/// The most sources that rows in stacks have, those of all phases together.
+const MOST_SOURCES: usize = 4;
+
 /// The taps of some rows.
 #[derive(Clone, Copy)]
 pub enum RowTaps<'a, C> {
@@ -67,6 +71,7 @@ pub enum RowTaps<'a, C> {
 }
 
 /// Some output rows with the same taps.
+#[derive(Clone, Copy)]
 pub struct ShortRows<'a, T: Element> {
     /// What the loop is compiled for.
     pub form: Form,
@@ -95,6 +100,42 @@ pub struct ShortRows<'a, T: Element> {
     pub ahead: Option<Ahead>,
     /// Whether whole lines go past the caches.
     pub streaming: bool,
+}
+
+impl<'a, T: Element> ShortRows<'a, T> {
+    /// How many of the rows can be written `at_once` above each other: streamed lines must begin alike in all of them.
+    fn in_stacks(&self, at_once: usize) -> usize {
+        let alike = !self.streaming || (self.rows.target as usize).is_multiple_of(LINE);
+        if alike { self.rows.count - self.rows.count % at_once } else { 0 }
+    }
+
+    /// The last source of the first `at_once` rows.
+    #[inline(always)]
+    pub fn last(&self, at_once: usize) -> *const u8 {
+        let periods = at_once.div_ceil(self.phases) as isize - 1;
+        self.sources[self.sources.len() - 1].cast::<u8>().wrapping_offset(self.rows.source.wrapping_mul(periods))
+    }
+
+    /// The first rows.
+    #[inline(always)]
+    fn before(&self, count: usize) -> Self {
+        ShortRows { rows: Rows { count, ..self.rows }, ..*self }
+    }
+
+    /// The rows after whole periods of them, with their sources in `sources`.
+    #[inline(always)]
+    fn after(&self, count: usize, sources: &'a mut [*const T; MOST_SOURCES]) -> Self {
+        let moved = self.rows.source.wrapping_mul((count / self.phases) as isize);
+        for (source, &from) in sources.iter_mut().zip(self.sources) {
+            *source = from.wrapping_byte_offset(moved);
+        }
+        ShortRows {
+            sources: &sources[..self.sources.len()],
+            target: self.target.wrapping_byte_offset(self.rows.target.wrapping_mul(count as isize)),
+            rows: Rows { count: self.rows.count - count, ..self.rows },
+            ..*self
+        }
+    }
 }
 
 /// A register that can write such rows.
@@ -127,12 +168,7 @@ where
     unsafe {
         match (rows.form, rows.taps) {
             (Form::Plain4, RowTaps::Direct(taps)) if rows.sources.len() == 4 && taps.len() == 16 => {
-                let sources = [rows.sources[0], rows.sources[1], rows.sources[2], rows.sources[3]];
-                let mut registers = [[R::splat(taps[0]); 4]; 4];
-                for (register, &tap) in registers.as_flattened_mut().iter_mut().zip(taps) {
-                    *register = R::splat(tap);
-                }
-                Writer::new(rows).all([Direct::<T, R, 4, 4> { sources, taps: &registers }; 2]);
+                direct::<T, R>(rows, taps);
                 true
             }
             (_, RowTaps::Direct(_)) => false,
@@ -142,6 +178,42 @@ where
             (Form::Up4(true), RowTaps::Separable(y, x)) => separable::<T, R, 2, 1, 2, 1>(rows, y, x),
             (Form::Down4, RowTaps::Separable(y, x)) => separable::<T, R, 1, 2, 4, 0>(rows, y, x),
         }
+    }
+}
+
+/// Kernels of four by four taps that have no factors.
+#[inline(always)]
+unsafe fn direct<T, R>(rows: &ShortRows<'_, T>, taps: &[R::Number])
+where
+    T: Element<Compute = R::Number>,
+    R: Access<T>,
+{
+    // SAFETY: the promise of `write`.
+    unsafe {
+        let mut registers = [[R::splat(taps[0]); 4]; 4];
+        for (register, &tap) in registers.as_flattened_mut().iter_mut().zip(taps) {
+            *register = R::splat(tap);
+        }
+        let (taps, pitch) = (&registers, rows.rows.source);
+        let stacked = match R::STACK {
+            2 => {
+                let stacked = rows.in_stacks(2);
+                let windows = Direct::<T, R, 5, 4> { first: rows.sources[0], pitch, taps };
+                Writer::<T, 2>::new(&rows.before(stacked)).all([windows; 2]);
+                stacked
+            }
+            4 => {
+                let stacked = rows.in_stacks(4);
+                let windows = Direct::<T, R, 7, 4> { first: rows.sources[0], pitch, taps };
+                Writer::<T, 4>::new(&rows.before(stacked)).all([windows; 2]);
+                stacked
+            }
+            _ => 0,
+        };
+        let mut sources = [rows.sources[0]; MOST_SOURCES];
+        let rows = rows.after(stacked, &mut sources);
+        let windows = Direct::<T, R, 4, 4> { first: rows.sources[0], pitch, taps };
+        Writer::<T, 1>::new(&rows).all([windows; 2]);
     }
 }
 
@@ -165,15 +237,88 @@ where
         let taps = taps_along_x::<R, P, N>(along_x);
         // As many terms along y as along x is the usual case; others are rows at the border, too.
         if rows.sources.len() == N * rows.phases {
+            let stacked = match (P, STEP, R::STACK) {
+                (2, 1, 4) => upsampled::<T, R, P, STEP, N, SECOND, 4>(rows, along_y, taps),
+                (2, 1, 2) => upsampled::<T, R, P, STEP, N, SECOND, 2>(rows, along_y, taps),
+                (1, 1, 4) => stacked::<T, R, P, STEP, N, SECOND, 1, 1, 0, 4>(rows, along_y, taps),
+                (1, 1, 2) => stacked::<T, R, P, STEP, N, SECOND, 1, 1, 0, 2>(rows, along_y, taps),
+                (1, 2, 2..) => stacked::<T, R, P, STEP, N, SECOND, 1, 2, 0, 2>(rows, along_y, taps),
+                _ => 0,
+            };
+            if stacked == rows.rows.count {
+                return true;
+            }
+            let mut sources = [rows.sources[0]; MOST_SOURCES];
+            let rows = rows.after(stacked, &mut sources);
             let second = N * (rows.phases - 1);
             let first = Few::<T, R, N>::new(rows.sources, along_y).staying_at(rows.zeros);
             let second = Few::<T, R, N>::new(&rows.sources[second..], &along_y[second..]).staying_at(rows.zeros);
-            let second = Separable::<R, _, P, STEP, N, SECOND> { sum: second, taps };
-            Writer::new(rows).all([Separable { sum: first, taps }, second]);
+            let second = Separable::<R, _, P, STEP, N, SECOND> { sum: Single::<_, STEP>(second), taps };
+            Writer::<T, 1>::new(&rows).all([Separable { sum: Single(first), taps }, second]);
         } else {
-            let sum = Many::<T, R> { sources: rows.sources, taps: along_y, moved: 0 };
-            Writer::new(rows).all([Separable::<R, _, P, STEP, N, SECOND> { sum, taps }; 2]);
+            let sum = Single::<_, STEP>(Many::<T, R> { sources: rows.sources, taps: along_y, moved: 0 });
+            Writer::<T, 1>::new(rows).all([Separable::<R, _, P, STEP, N, SECOND> { sum, taps }; 2]);
         }
     }
     true
+}
+
+/// Writes as many rows as come `K` above each other, and says how many: rows of both phases of twice as many.
+#[inline(always)]
+unsafe fn upsampled<T, R, const P: usize, const STEP: usize, const N: usize, const SECOND: usize, const K: usize>(
+    rows: &ShortRows<'_, T>,
+    along_y: &[R::Number],
+    taps: [[R; N]; P],
+) -> usize
+where
+    T: Element<Compute = R::Number>,
+    R: Access<T>,
+{
+    // SAFETY: the promise of `write`.
+    unsafe {
+        match rows.sources.get(N).map(|&second| second == rows.sources[0]) {
+            Some(true) => stacked::<T, R, P, STEP, N, SECOND, 2, 1, 0, K>(rows, along_y, taps),
+            Some(false) => stacked::<T, R, P, STEP, N, SECOND, 2, 1, 1, K>(rows, along_y, taps),
+            None => 0,
+        }
+    }
+}
+
+/// Writes as many rows as come `K` above each other, and says how many: rows that recur every `PERIOD` rows, `INPUTS`
+/// input rows further, the second of two `LATER` input rows after the first.
+#[inline(always)]
+#[allow(clippy::type_complexity)]
+unsafe fn stacked<
+    T,
+    R,
+    const P: usize,
+    const STEP: usize,
+    const N: usize,
+    const SECOND: usize,
+    const PERIOD: usize,
+    const INPUTS: usize,
+    const LATER: usize,
+    const K: usize,
+>(
+    rows: &ShortRows<'_, T>,
+    along_y: &[R::Number],
+    taps: [[R; N]; P],
+) -> usize
+where
+    T: Element<Compute = R::Number>,
+    R: Access<T>,
+{
+    let (first, count) = (rows.sources[0], rows.in_stacks(K));
+    let pitch = (rows.sources[1] as isize).wrapping_sub(first as isize);
+    let recur = rows.phases == PERIOD && rows.rows.source == pitch.wrapping_mul(INPUTS as isize);
+    // Where a row of zeros is among the sources, there is but one row.
+    if !recur || rows.rows.count < 2 || count == 0 {
+        return 0;
+    }
+    // SAFETY: the promise of `write`; the sources of rows inside are as far apart as rows are.
+    unsafe {
+        let sum = Several::<T, R, N, PERIOD, INPUTS, LATER>::new(first, pitch, along_y);
+        Writer::<T, K>::new(&rows.before(count)).all([Separable::<R, _, P, STEP, N, SECOND> { sum, taps }; 2]);
+    }
+    count
 }

@@ -245,8 +245,11 @@ impl<C: Compute> Worker<C> {
         let ahead = self.plan.ahead.then(|| self.ahead(tile, self.plan.geometry.y.down as usize));
         // Planes of the same size have the same runs.
         if !self.runs.fit(tile) {
-            let at_once = (AT_ONCE_ELEMENTS / width).max(1);
-            self.runs.refill(&self.plan.geometry.y, &self.taps, tile, at_once, form.terms());
+            let y = &self.plan.geometry.y;
+            // Rows whose phases take turns pass through the cache once.
+            let in_turn = y.up == 1 || y.taps == y.up * form.terms() as i64;
+            let at_once = if in_turn { tile.rows.len() } else { (AT_ONCE_ELEMENTS / width).max(1) };
+            self.runs.refill(y, &self.taps, tile, at_once, form.terms());
         }
         let first = tile.source.wrapping_add(self.strip.inside.start as usize);
         // Filled by index: extending takes longer than summing a short row does.

@@ -2,17 +2,19 @@
 #![allow(clippy::needless_range_loop)] // Closures would be compiled without the level's instructions.
 
 use super::registers::{Access, Register};
-use super::sums::Sum;
+use super::stacks::Stack;
 use crate::core::dtype::Element;
 
-/// What outputs are computed from, some registers at a time.
-pub trait Windows<R: Register, const P: usize> {
+/// What `K` rows of outputs are computed from, some registers at a time.
+pub trait Windows<R: Register, const P: usize, const K: usize> {
     /// Those registers.
     type Registers: Copy;
     /// Columns that each step takes, in registers.
     const STEP: usize;
     /// How many steps at once keep the processor busy.
     const AT_ONCE: usize;
+    /// How many input rows further the next `K` rows start.
+    const NEW_ROWS: usize;
     /// Whether steps read the columns of `current` again, which must be inside then.
     const LOOKS_BACK: bool = false;
 
@@ -31,14 +33,14 @@ pub trait Windows<R: Register, const P: usize> {
     /// The columns inside are readable.
     unsafe fn at_edge(&self, column: isize, masks: Self::Masks) -> Self::Registers;
 
-    /// One register of outputs for each phase, in the target's order.
-    fn outputs(&self, current: &Self::Registers, next: &Self::Registers) -> [R; P];
+    /// One register of outputs for each row and phase, in the target's order.
+    fn outputs(&self, current: &Self::Registers, next: &Self::Registers) -> [[R; P]; K];
 
     /// The outputs of `B` steps, of which the first ends at a column; `current` goes on to the last.
     ///
     /// # Safety
     /// All columns of those steps are inside.
-    unsafe fn steps<const B: usize>(&self, current: &mut Self::Registers, column: usize) -> [[R; P]; B];
+    unsafe fn steps<const B: usize>(&self, current: &mut Self::Registers, column: usize) -> [[[R; P]; B]; K];
 
     /// Goes on to rows so many bytes further.
     fn advance(&mut self, bytes: isize);
@@ -132,13 +134,17 @@ impl<R: Register, S, const P: usize, const STEP: usize, const N: usize, const SE
     }
 }
 
-impl<R: Register, S: Sum<R>, const P: usize, const STEP: usize, const N: usize, const SECOND: usize> Windows<R, P>
+impl<R, S, const P: usize, const STEP: usize, const N: usize, const SECOND: usize, const K: usize> Windows<R, P, K>
     for Separable<R, S, P, STEP, N, SECOND>
+where
+    R: Register,
+    S: Stack<R, K>,
 {
-    type Registers = [R; STEP];
+    type Registers = [[R; STEP]; K];
     type Masks = [S::Mask; STEP];
     const STEP: usize = STEP;
     const AT_ONCE: usize = 1;
+    const NEW_ROWS: usize = S::NEW_ROWS;
 
     #[inline(always)]
     unsafe fn masks(column: isize, inside: isize) -> [S::Mask; STEP] {
@@ -154,50 +160,69 @@ impl<R: Register, S: Sum<R>, const P: usize, const STEP: usize, const N: usize, 
     }
 
     #[inline(always)]
-    unsafe fn at_edge(&self, column: isize, masks: [S::Mask; STEP]) -> [R; STEP] {
-        // SAFETY: the caller's promise; only columns inside are read.
-        unsafe {
-            let mut sums = [R::splat(R::Number::default()); STEP];
-            for s in 0..STEP {
-                sums[s] = self.sum.within(column + (s * R::LANES) as isize, masks[s]);
+    unsafe fn at_edge(&self, column: isize, masks: [S::Mask; STEP]) -> [[R; STEP]; K] {
+        let mut rows = [[self.taps[0][0]; STEP]; K];
+        for s in 0..STEP {
+            // SAFETY: the caller's promise; only columns inside are read.
+            let sums = unsafe { self.sum.within(column + (s * R::LANES) as isize, masks[s]) };
+            for k in 0..K {
+                rows[k][s] = sums[k];
             }
-            if STEP == 1 { sums } else { R::deinterleave::<STEP>(sums) }
         }
+        if STEP > 1 {
+            for k in 0..K {
+                rows[k] = R::deinterleave::<STEP>(rows[k]);
+            }
+        }
+        rows
     }
 
     #[inline(always)]
-    fn outputs(&self, current: &[R; STEP], next: &[R; STEP]) -> [R; P] {
-        let [values] = self.sums_along_x(current, &[*next]);
-        values
+    fn outputs(&self, current: &[[R; STEP]; K], next: &[[R; STEP]; K]) -> [[R; P]; K] {
+        let mut rows = [[self.taps[0][0]; P]; K];
+        for k in 0..K {
+            [rows[k]] = self.sums_along_x(&current[k], &[next[k]]);
+        }
+        rows
     }
 
     #[inline(always)]
-    unsafe fn steps<const B: usize>(&self, current: &mut [R; STEP], column: usize) -> [[R; P]; B] {
-        let mut next = [*current; B];
+    unsafe fn steps<const B: usize>(&self, current: &mut [[R; STEP]; K], column: usize) -> [[[R; P]; B]; K] {
+        let mut next = [[current[0]; B]; K];
         // SAFETY: the caller's promise.
         unsafe {
             if STEP == 1 {
                 let sums = self.sum.block::<B>(column);
-                for b in 0..B {
-                    next[b][0] = sums[b];
+                for k in 0..K {
+                    for b in 0..B {
+                        next[k][b][0] = sums[k][b];
+                    }
                 }
             } else if STEP * B == 4 {
                 let sums = self.sum.block::<4>(column);
-                for b in 0..B {
-                    for s in 0..STEP {
-                        next[b][s] = sums[b * STEP + s];
+                for k in 0..K {
+                    for b in 0..B {
+                        for s in 0..STEP {
+                            next[k][b][s] = sums[k][b * STEP + s];
+                        }
+                        next[k][b] = R::deinterleave::<STEP>(next[k][b]);
                     }
-                    next[b] = R::deinterleave::<STEP>(next[b]);
                 }
             } else {
                 for b in 0..B {
-                    next[b] = R::deinterleave::<STEP>(self.sum.block::<STEP>(column + b * STEP * R::LANES));
+                    let sums = self.sum.block::<STEP>(column + b * STEP * R::LANES);
+                    for k in 0..K {
+                        next[k][b] = R::deinterleave::<STEP>(sums[k]);
+                    }
                 }
             }
         }
-        let values = self.sums_along_x(current, &next);
-        *current = next[B - 1];
-        values
+        let mut rows = [[[self.taps[0][0]; P]; B]; K];
+        for k in 0..K {
+            rows[k] = self.sums_along_x(&current[k], &next[k]);
+            current[k] = next[k][B - 1];
+        }
+        rows
     }
 
     #[inline(always)]
@@ -206,16 +231,26 @@ impl<R: Register, S: Sum<R>, const P: usize, const STEP: usize, const N: usize, 
     }
 }
 
-/// `M` rows as they are, with `N` taps each.
+/// `M` rows as they are, with `N` taps each, for `M + 1 - N` rows of outputs.
 #[derive(Clone, Copy)]
 pub struct Direct<'a, T, R, const M: usize, const N: usize> {
-    /// The rows.
-    pub sources: [*const T; M],
-    /// Their taps. They are too many for registers.
-    pub taps: &'a [[R; N]; M],
+    /// The first row.
+    pub first: *const T,
+    /// Bytes from row to row.
+    pub pitch: isize,
+    /// The taps of each of `N` rows. They are too many for most registers.
+    pub taps: &'a [[R; N]; N],
 }
 
-impl<T, R, const M: usize, const N: usize> Windows<R, 1> for Direct<'_, T, R, M, N>
+impl<T, R, const M: usize, const N: usize> Direct<'_, T, R, M, N> {
+    /// A row from a column on.
+    #[inline(always)]
+    fn row(&self, row: usize, column: isize) -> *const T {
+        self.first.wrapping_byte_offset(self.pitch.wrapping_mul(row as isize)).wrapping_offset(column)
+    }
+}
+
+impl<T, R, const M: usize, const N: usize, const K: usize> Windows<R, 1, K> for Direct<'_, T, R, M, N>
 where
     T: Element<Compute = R::Number>,
     R: Access<T>,
@@ -223,8 +258,9 @@ where
     type Registers = [R; M];
     type Masks = R::Mask;
     const STEP: usize = 1;
-    // One output is a long chain of sums, each waiting for the one before.
-    const AT_ONCE: usize = 8;
+    // One output is a long chain of sums, each waiting for the one before: eight are summed in turn.
+    const AT_ONCE: usize = 8 / K;
+    const NEW_ROWS: usize = K;
     const LOOKS_BACK: bool = true;
 
     #[inline(always)]
@@ -236,42 +272,49 @@ where
 
     #[inline(always)]
     unsafe fn at_edge(&self, column: isize, masks: R::Mask) -> [R; M] {
-        // SAFETY: the caller's promise; only columns inside are read.
-        unsafe {
-            let mut rows = [R::splat(R::Number::default()); M];
-            for m in 0..M {
-                rows[m] = R::load_masked(self.sources[m].wrapping_offset(column), masks);
-            }
-            rows
-        }
-    }
-
-    #[inline(always)]
-    fn outputs(&self, current: &[R; M], next: &[R; M]) -> [R; 1] {
-        let mut value = current[0].mul(self.taps[0][0]);
+        let mut rows = [self.taps[0][0]; M];
         for m in 0..M {
-            for n in usize::from(m == 0)..N {
-                value = current[m].shift(next[m], n).multiply_add(self.taps[m][n], value);
-            }
+            // SAFETY: the caller's promise; only columns inside are read.
+            rows[m] = unsafe { R::load_masked(self.row(m, column), masks) };
         }
-        [value]
+        rows
     }
 
     #[inline(always)]
-    unsafe fn steps<const B: usize>(&self, current: &mut [R; M], column: usize) -> [[R; 1]; B] {
-        let mut values = [[self.taps[0][0]; 1]; B];
+    fn outputs(&self, current: &[R; M], next: &[R; M]) -> [[R; 1]; K] {
+        let mut rows = [[self.taps[0][0]; 1]; K];
+        for k in 0..K {
+            let mut value = current[k].mul(self.taps[0][0]);
+            for m in 0..N {
+                for n in usize::from(m == 0)..N {
+                    value = current[k + m].shift(next[k + m], n).multiply_add(self.taps[m][n], value);
+                }
+            }
+            rows[k] = [value];
+        }
+        rows
+    }
+
+    #[inline(always)]
+    unsafe fn steps<const B: usize>(&self, current: &mut [R; M], column: usize) -> [[[R; 1]; B]; K] {
+        const { assert!(M + 1 == K + N) };
+        let mut values = [[[self.taps[0][0]; 1]; B]; K];
         // SAFETY: the caller's promise; the windows start a register before the column.
         unsafe {
             for m in 0..M {
-                let window = self.sources[m].add(column - R::LANES);
+                let window = self.row(m, (column - R::LANES) as isize);
                 for n in 0..N {
                     for b in 0..B {
                         let numbers = R::load(window.add(n + b * R::LANES));
-                        values[b][0] = match (m, n) {
-                            (0, 0) => numbers.mul(self.taps[0][0]),
-                            _ => numbers.multiply_add(self.taps[m][n], values[b][0]),
+                        for k in 0..K {
+                            if k <= m && m < k + N {
+                                values[k][b][0] = match (m - k, n) {
+                                    (0, 0) => numbers.mul(self.taps[0][0]),
+                                    (m, n) => numbers.multiply_add(self.taps[m][n], values[k][b][0]),
+                                }
+                                .in_turn();
+                            }
                         }
-                        .in_turn();
                     }
                 }
                 current[m] = R::load(window.add(B * R::LANES));
@@ -282,8 +325,6 @@ where
 
     #[inline(always)]
     fn advance(&mut self, bytes: isize) {
-        for m in 0..M {
-            self.sources[m] = self.sources[m].wrapping_byte_offset(bytes);
-        }
+        self.first = self.first.wrapping_byte_offset(bytes);
     }
 }

@@ -18,19 +18,32 @@ const NARROW_AHEAD: isize = 12;
 /// How many lines that will be read are asked for with each of them, at most.
 const NARROW_LINES: usize = 8;
 
-/// Writes rows of outputs.
-pub struct Writer<'a, 'b, T: Element> {
+/// Writes rows of outputs, `K` above each other at once.
+pub struct Writer<'a, 'b, T: Element, const K: usize> {
     rows: &'a ShortRows<'b, T>,
+    /// How often `K` rows are written, and how far apart those are.
+    turns: Rows,
+    /// In how many phases turns take turns.
+    phases: usize,
     /// The last source, from which rows ahead are counted.
     last: *const u8,
+    /// What is asked for meanwhile; where nothing is to come, the line at hand: a branch would cost more.
+    ahead: Ahead,
     target: *mut T,
 }
 
-impl<'a, 'b, T: Element> Writer<'a, 'b, T> {
-    /// A writer of these rows.
+impl<'a, 'b, T: Element, const K: usize> Writer<'a, 'b, T, K> {
+    /// A writer of these rows, a multiple of `K`; where that is more than one, it is a multiple of their phases.
     #[inline(always)]
     pub fn new(rows: &'a ShortRows<'b, T>) -> Self {
-        Writer { rows, last: rows.sources[rows.sources.len() - 1].cast(), target: rows.target }
+        let Rows { count, source, target } = rows.rows;
+        let turns = Rows {
+            count: count / K,
+            source: source.wrapping_mul(K.div_ceil(rows.phases) as isize),
+            target: target.wrapping_mul(K as isize),
+        };
+        let phases = if K == 1 { rows.phases } else { 1 };
+        Writer { rows, turns, phases, last: rows.last(K), ahead: Ahead::NONE, target: rows.target }
     }
 
     /// Writes all rows; the windows are those of each phase.
@@ -38,22 +51,25 @@ impl<'a, 'b, T: Element> Writer<'a, 'b, T> {
     /// # Safety
     /// The promise of [`write`](super::short::write).
     #[inline(always)]
-    pub unsafe fn all<R: Access<T>, W: Windows<R, P> + Copy, const P: usize>(mut self, mut windows: [W; 2])
+    pub unsafe fn all<R: Access<T>, W: Windows<R, P, K> + Copy, const P: usize>(mut self, mut windows: [W; 2])
     where
         T: Element<Compute = R::Number>,
     {
+        if let Some(ahead) = self.rows.ahead {
+            self.ahead = ahead.of(W::NEW_ROWS);
+        }
         // SAFETY: the promise of `write`.
         unsafe {
             if self.rows.count <= NARROW * P * R::LANES {
                 return self.narrow(windows);
             }
-            let (rows, phases, planes) = (self.rows.rows, self.rows.phases, self.rows.planes);
-            let target_rest = planes.target.wrapping_sub(rows.target.wrapping_mul(rows.count as isize));
+            let (turns, phases, planes) = (self.turns, self.phases, self.rows.planes);
+            let target_rest = planes.target.wrapping_sub(turns.target.wrapping_mul(turns.count as isize));
             let mut parts = self.parts::<R, W, P>();
             let mut misaligned = self.target as usize % LINE;
             for _ in 0..planes.count {
                 let mut phase = 0;
-                for _ in 0..rows.count {
+                for _ in 0..turns.count {
                     if self.rows.streaming && self.target as usize % LINE != misaligned {
                         misaligned = self.target as usize % LINE;
                         parts = self.parts::<R, W, P>();
@@ -64,13 +80,13 @@ impl<'a, 'b, T: Element> Writer<'a, 'b, T> {
                     if parts[1].end > parts[0].end {
                         self.part(&row, &parts[1]);
                     }
-                    windows[phase].advance(rows.source);
+                    windows[phase].advance(turns.source);
                     phase += 1;
                     if phase == phases {
                         phase = 0;
-                        self.last = self.last.wrapping_offset(rows.source);
+                        self.last = self.last.wrapping_offset(turns.source);
                     }
-                    self.target = self.target.wrapping_byte_offset(rows.target);
+                    self.target = self.target.wrapping_byte_offset(turns.target);
                 }
                 self.go_to_next_plane(&mut windows);
                 self.target = self.target.wrapping_byte_offset(target_rest);
@@ -78,37 +94,43 @@ impl<'a, 'b, T: Element> Writer<'a, 'b, T> {
         }
     }
 
-    /// How many rows of a plane are of a phase.
+    /// How many turns of a plane are of a phase.
     #[inline(always)]
-    fn rows_of(&self, phase: usize) -> usize {
-        (self.rows.rows.count + self.rows.phases - 1 - phase) / self.rows.phases
+    fn turns_of(&self, phase: usize) -> usize {
+        (self.turns.count + self.phases - 1 - phase) / self.phases
     }
 
     /// Goes on from the row after a plane's last to the first of the next plane.
     #[inline(always)]
-    fn go_to_next_plane<R: Access<T>, W: Windows<R, P>, const P: usize>(&mut self, windows: &mut [W; 2])
+    fn go_to_next_plane<R: Access<T>, W: Windows<R, P, K>, const P: usize>(&mut self, windows: &mut [W; 2])
     where
         T: Element<Compute = R::Number>,
     {
-        let (rows, phases) = (self.rows.rows, self.rows.phases);
+        let (turns, phases) = (self.turns, self.phases);
         for phase in 0..phases {
-            let done = self.rows_of(phase) as isize;
-            windows[phase].advance(self.rows.planes.source.wrapping_sub(rows.source.wrapping_mul(done)));
+            let done = self.turns_of(phase) as isize;
+            windows[phase].advance(self.rows.planes.source.wrapping_sub(turns.source.wrapping_mul(done)));
         }
-        let done = (rows.count / phases) as isize;
-        let rest = self.rows.planes.source.wrapping_sub(rows.source.wrapping_mul(done));
+        let done = (turns.count / phases) as isize;
+        let rest = self.rows.planes.source.wrapping_sub(turns.source.wrapping_mul(done));
         self.last = self.last.wrapping_offset(rest);
+    }
+
+    /// An output of one of the `K` rows at hand.
+    #[inline(always)]
+    fn place(&self, row: usize, q: usize) -> *mut T {
+        self.target.wrapping_byte_offset(self.rows.rows.target.wrapping_mul(row as isize)).wrapping_add(q)
     }
 
     /// Rows of a few blocks, whose masks are made once. One phase after the other: what each needs stays in registers.
     #[inline(always)]
-    unsafe fn narrow<R: Access<T>, W: Windows<R, P> + Copy, const P: usize>(&mut self, windows: [W; 2])
+    unsafe fn narrow<R: Access<T>, W: Windows<R, P, K> + Copy, const P: usize>(&mut self, windows: [W; 2])
     where
         T: Element<Compute = R::Number>,
     {
-        let (Rows { source, target, .. }, width, start) = (self.rows.rows, self.rows.count, self.rows.start);
-        let (planes, phases) = (self.rows.planes, self.rows.phases);
-        let lines = [self.target as usize, target as usize, planes.target as usize, width * size_of::<T>()]
+        let (Rows { source, target, .. }, width, start) = (self.turns, self.rows.count, self.rows.start);
+        let (planes, phases, row) = (self.rows.planes, self.phases, self.rows.rows.target);
+        let lines = [self.target as usize, row as usize, planes.target as usize, width * size_of::<T>()]
             .iter()
             .all(|n| n.is_multiple_of(LINE));
         let streamed = if self.rows.streaming && lines { width } else { 0 };
@@ -124,27 +146,29 @@ impl<'a, 'b, T: Element> Writer<'a, 'b, T> {
         }
         let first = self.target;
         // Where more is read than written: planes without gaps are one stream, of which each row takes its share.
-        let stream = self.rows.ahead.filter(|ahead| W::STEP > 1 && ahead.gapless);
-        let mut read = stream.map(|ahead| self.last.wrapping_offset(ahead.first));
+        let stream = W::STEP > 1 && self.ahead.gapless;
+        let mut read = stream.then(|| self.last.wrapping_offset(self.ahead.first));
         for phase in 0..phases {
-            let (count, target) = (self.rows_of(phase), target.wrapping_mul(phases as isize));
+            let (count, target) = (self.turns_of(phase), target.wrapping_mul(phases as isize));
             let source_rest = planes.source.wrapping_sub(source.wrapping_mul(count as isize));
             let target_rest = planes.target.wrapping_sub(target.wrapping_mul(count as isize));
             let mut windows = windows[phase];
-            self.target = first.wrapping_byte_offset(self.rows.rows.target.wrapping_mul(phase as isize));
+            self.target = first.wrapping_byte_offset(row.wrapping_mul(phase as isize));
             for _ in 0..planes.count {
                 for _ in 0..count {
                     // SAFETY: the promise of `write`.
                     unsafe {
                         if let Some(read) = &mut read {
-                            for line in 0..(source as usize / LINE).min(NARROW_LINES) {
+                            for line in 0..(source as usize / LINE).min(K * NARROW_LINES) {
                                 R::prefetch_later(read.wrapping_add(line * LINE));
                             }
                             *read = read.wrapping_offset(source);
                         }
                         if streamed == 0 {
                             // Rows so short are no stream that the processor would see coming.
-                            R::prefetch(self.target.wrapping_byte_offset(soon).cast());
+                            for k in 0..K {
+                                R::prefetch(self.place(k, 0).wrapping_byte_offset(soon).cast());
+                            }
                         }
                         let mut current = windows.at_edge(start, masks[0]);
                         for block in 0..blocks {
@@ -152,8 +176,10 @@ impl<'a, 'b, T: Element> Writer<'a, 'b, T> {
                             let next = windows.at_edge(column, masks[block + 1]);
                             let values = windows.outputs(&current, &next);
                             if whole {
-                                for p in 0..P {
-                                    values[p].store(self.target.add(block * full + p * R::LANES));
+                                for k in 0..K {
+                                    for p in 0..P {
+                                        values[k][p].store(self.place(k, block * full + p * R::LANES));
+                                    }
                                 }
                             } else {
                                 self.store(values, block * full, width, streamed);
@@ -175,19 +201,21 @@ impl<'a, 'b, T: Element> Writer<'a, 'b, T> {
 
     /// Stores the part below `end` of a block that starts at `q`, streamed below `streamed`.
     #[inline(always)]
-    unsafe fn store<R: Access<T>, const P: usize>(&self, values: [R; P], q: usize, end: usize, streamed: usize)
+    unsafe fn store<R: Access<T>, const P: usize>(&self, values: [[R; P]; K], q: usize, end: usize, streamed: usize)
     where
         T: Element<Compute = R::Number>,
     {
-        for p in 0..P {
-            let place = q + p * R::LANES;
-            // SAFETY: the promise of `write`; places are below `end`.
-            unsafe {
-                match end.saturating_sub(place) {
-                    0 => {}
-                    rest if rest < R::LANES => values[p].store_part(self.target.add(place), rest),
-                    _ if place + R::LANES <= streamed => values[p].stream(self.target.add(place)),
-                    _ => values[p].store(self.target.add(place)),
+        for k in 0..K {
+            for p in 0..P {
+                let place = q + p * R::LANES;
+                // SAFETY: the promise of `write`; places are below `end`.
+                unsafe {
+                    match end.saturating_sub(place) {
+                        0 => {}
+                        rest if rest < R::LANES => values[k][p].store_part(self.place(k, place), rest),
+                        _ if place + R::LANES <= streamed => values[k][p].stream(self.place(k, place)),
+                        _ => values[k][p].store(self.place(k, place)),
+                    }
                 }
             }
         }
@@ -199,16 +227,14 @@ impl<'a, 'b, T: Element> Writer<'a, 'b, T> {
     where
         T: Element<Compute = R::Number>,
     {
-        // Where nothing is to come, the line at hand is asked for: a branch would cost more.
-        let ahead = self.rows.ahead.unwrap_or(Ahead::NONE);
         let size = size_of::<T>();
-        ahead.ask::<R>(self.last, (column * size as isize, columns * size), rows);
+        self.ahead.ask::<R>(self.last, (column * size as isize, columns * size), rows);
     }
 
     /// `count` blocks inside, from output `q` on, `B` at a time; what is left of them is left. All choices are made
     /// outside of the loop, which is so short that branches would be most of it.
     #[inline(always)]
-    unsafe fn inside<R: Access<T>, W: Windows<R, P>, const P: usize, const B: usize, const STREAMS: bool>(
+    unsafe fn inside<R: Access<T>, W: Windows<R, P, K>, const P: usize, const B: usize, const STREAMS: bool>(
         &self,
         windows: &W,
         (current, column, q): (&mut W::Registers, &mut isize, &mut usize),
@@ -220,12 +246,14 @@ impl<'a, 'b, T: Element> Writer<'a, 'b, T> {
         // SAFETY: the promise of `write`.
         unsafe {
             while count >= B {
-                self.ask::<R>(*column, W::STEP, B * W::STEP * R::LANES);
+                self.ask::<R>(*column, W::NEW_ROWS, B * W::STEP * R::LANES);
                 let values = windows.steps::<B>(current, *column as usize);
-                for block in 0..B {
-                    for p in 0..P {
-                        let place = self.target.add(*q + (block * P + p) * R::LANES);
-                        if STREAMS { values[block][p].stream(place) } else { values[block][p].store(place) }
+                for k in 0..K {
+                    for block in 0..B {
+                        for p in 0..P {
+                            let (value, place) = (values[k][block][p], self.place(k, *q + (block * P + p) * R::LANES));
+                            if STREAMS { value.stream(place) } else { value.store(place) }
+                        }
                     }
                 }
                 *column += (B * W::STEP * R::LANES) as isize;
@@ -238,7 +266,7 @@ impl<'a, 'b, T: Element> Writer<'a, 'b, T> {
 
     /// Lines are streamed whole; what stands before the first is a part of its own.
     #[inline(always)]
-    unsafe fn parts<R: Access<T>, W: Windows<R, P>, const P: usize>(&self) -> [Part<W::Masks>; 2]
+    unsafe fn parts<R: Access<T>, W: Windows<R, P, K>, const P: usize>(&self) -> [Part<W::Masks>; 2]
     where
         T: Element<Compute = R::Number>,
     {
@@ -249,17 +277,17 @@ impl<'a, 'b, T: Element> Writer<'a, 'b, T> {
         // SAFETY: the register exists.
         unsafe {
             if !streaming || head >= count {
-                return [Part::new::<T, R, W, P>(self.rows, 0..count, 0); 2];
+                return [Part::new::<T, R, W, P, K>(self.rows, 0..count, 0); 2];
             }
             let streamed = head + (count - head) * size / LINE * LINE / size;
-            let rest = Part::new::<T, R, W, P>(self.rows, head..count, streamed);
-            [if head == 0 { rest } else { Part::new::<T, R, W, P>(self.rows, 0..head, 0) }, rest]
+            let rest = Part::new::<T, R, W, P, K>(self.rows, head..count, streamed);
+            [if head == 0 { rest } else { Part::new::<T, R, W, P, K>(self.rows, 0..head, 0) }, rest]
         }
     }
 
     /// Writes a part of a row.
     #[inline(always)]
-    unsafe fn part<R: Access<T>, W: Windows<R, P>, const P: usize>(&self, windows: &W, part: &Part<W::Masks>)
+    unsafe fn part<R: Access<T>, W: Windows<R, P, K>, const P: usize>(&self, windows: &W, part: &Part<W::Masks>)
     where
         T: Element<Compute = R::Number>,
     {
@@ -278,9 +306,11 @@ impl<'a, 'b, T: Element> Writer<'a, 'b, T> {
         unsafe {
             if streams {
                 // The last line is not streamed whole: stores to it would wait for it.
-                R::prefetch(self.target.wrapping_add(end).cast());
+                for k in 0..K {
+                    R::prefetch(self.place(k, end).cast());
+                }
             }
-            self.ask::<R>(column, W::STEP, W::STEP * R::LANES);
+            self.ask::<R>(column, W::NEW_ROWS, W::STEP * R::LANES);
             let mut current = windows.at_edge(column, part.first);
             column += step;
             // One place where the edges are compiled.
@@ -292,7 +322,7 @@ impl<'a, 'b, T: Element> Writer<'a, 'b, T> {
                         Some(&masks) if inside == 0 => masks,
                         _ => W::masks(column, self.rows.inside as isize),
                     };
-                    self.ask::<R>(column, W::STEP, W::STEP * R::LANES);
+                    self.ask::<R>(column, W::NEW_ROWS, W::STEP * R::LANES);
                     let next = windows.at_edge(column, masks);
                     self.store(windows.outputs(&current, &next), q, end, streamed);
                     (current, q, column) = (next, q + full, column + step);
@@ -347,11 +377,15 @@ impl<M: Copy> Part<M> {
     /// # Safety
     /// The register's level was detected.
     #[inline(always)]
-    unsafe fn new<T, R, W, const P: usize>(rows: &ShortRows<'_, T>, outputs: Range<usize>, streamed: usize) -> Self
+    unsafe fn new<T, R, W, const P: usize, const K: usize>(
+        rows: &ShortRows<'_, T>,
+        outputs: Range<usize>,
+        streamed: usize,
+    ) -> Self
     where
         T: Element<Compute = R::Number>,
         R: Access<T>,
-        W: Windows<R, P, Masks = M>,
+        W: Windows<R, P, K, Masks = M>,
     {
         let (q, end, full, step) = (outputs.start, outputs.end, P * R::LANES, (W::STEP * R::LANES) as isize);
         let (column, columns) = (rows.start + (q / P * W::STEP) as isize, rows.inside as isize);
