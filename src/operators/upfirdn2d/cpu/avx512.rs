@@ -54,19 +54,19 @@ const fn origin(lanes: usize, phases: usize, r: usize, i: usize, interleave: boo
 }
 
 /// Which numbers of two registers one that starts so many places later has.
-static SHIFTS_32: [[i32; 16]; 17] = {
-    let mut tables = [[0; 16]; 17];
+static SHIFTS_32: [[i32; 16]; 16] = {
+    let mut tables = [[0; 16]; 16];
     let mut at = 0;
-    while at < 16 * 17 {
+    while at < 16 * 16 {
         tables[at / 16][at % 16] = (at / 16 + at % 16) as i32;
         at += 1;
     }
     tables
 };
-static SHIFTS_64: [[i64; 8]; 9] = {
-    let mut tables = [[0; 8]; 9];
+static SHIFTS_64: [[i64; 8]; 8] = {
+    let mut tables = [[0; 8]; 8];
     let mut at = 0;
-    while at < 8 * 9 {
+    while at < 8 * 8 {
         tables[at / 8][at % 8] = (at / 8 + at % 8) as i64;
         at += 1;
     }
@@ -200,7 +200,11 @@ register!(
     _mm512_loadu_epi32,
     _mm512_permutex2var_ps,
     fn shift(self, next: Self, places: usize) -> Self {
-        Self::pick(self, next, &SHIFTS_32[places.min(16)])
+        match places {
+            0 => self,
+            1..16 => Self::pick(self, next, &SHIFTS_32[places]),
+            _ => next,
+        }
     },
     fn sum(self) -> f64 {
         // SAFETY: as in `mul`.
@@ -222,7 +226,11 @@ register!(
     _mm512_loadu_epi64,
     _mm512_permutex2var_pd,
     fn shift(self, next: Self, places: usize) -> Self {
-        Self::pick(self, next, &SHIFTS_64[places.min(8)])
+        match places {
+            0 => self,
+            1..8 => Self::pick(self, next, &SHIFTS_64[places]),
+            _ => next,
+        }
     },
     fn sum(self) -> f64 {
         // SAFETY: as in `mul`.

@@ -195,21 +195,12 @@ where
             *register = R::splat(tap);
         }
         let (taps, pitch) = (&registers, rows.rows.source);
-        let stacked = match R::STACK {
-            2 => {
-                let stacked = rows.in_stacks(2);
-                let windows = Direct::<T, R, 5, 4> { first: rows.sources[0], pitch, taps };
-                Writer::<T, 2>::new(&rows.before(stacked)).all([windows; 2]);
-                stacked
-            }
-            4 => {
-                let stacked = rows.in_stacks(4);
-                let windows = Direct::<T, R, 7, 4> { first: rows.sources[0], pitch, taps };
-                Writer::<T, 4>::new(&rows.before(stacked)).all([windows; 2]);
-                stacked
-            }
-            _ => 0,
-        };
+        // With fewer registers taps would be loaded for every product.
+        let stacked = if R::STACK == 4 { rows.in_stacks(4) } else { 0 };
+        if stacked > 0 {
+            let windows = Direct::<T, R, 7, 4> { first: rows.sources[0], pitch, taps };
+            Writer::<T, 4>::new(&rows.before(stacked)).all([windows; 2]);
+        }
         let mut sources = [rows.sources[0]; MOST_SOURCES];
         let rows = rows.after(stacked, &mut sources);
         let windows = Direct::<T, R, 4, 4> { first: rows.sources[0], pitch, taps };

@@ -221,14 +221,19 @@ impl<'a, 'b, T: Element, const K: usize> Writer<'a, 'b, T, K> {
         }
     }
 
-    /// Asks for some columns of the rows that will be read soon.
+    /// Asks for what `blocks` steps of the next rows will read.
     #[inline(always)]
-    fn ask<R: Access<T>>(&self, column: isize, rows: usize, columns: usize)
+    fn ask<R: Access<T>, W: Windows<R, P, K>, const P: usize>(&self, column: isize, blocks: usize)
     where
         T: Element<Compute = R::Number>,
     {
         let size = size_of::<T>();
-        self.ahead.ask::<R>(self.last, (column * size as isize, columns * size), rows);
+        let bytes = (column * size as isize, blocks * W::STEP * R::LANES * size);
+        // Where several rows are read for each that is written, more lines are on their way than the first cache takes.
+        match W::STEP {
+            1 => self.ahead.ask::<R, true>(self.last, bytes, W::NEW_ROWS),
+            _ => self.ahead.ask::<R, false>(self.last, bytes, W::NEW_ROWS),
+        }
     }
 
     /// `count` blocks inside, from output `q` on, `B` at a time; what is left of them is left. All choices are made
@@ -246,7 +251,7 @@ impl<'a, 'b, T: Element, const K: usize> Writer<'a, 'b, T, K> {
         // SAFETY: the promise of `write`.
         unsafe {
             while count >= B {
-                self.ask::<R>(*column, W::NEW_ROWS, B * W::STEP * R::LANES);
+                self.ask::<R, W, P>(*column, B);
                 let values = windows.steps::<B>(current, *column as usize);
                 for k in 0..K {
                     for block in 0..B {
@@ -310,7 +315,7 @@ impl<'a, 'b, T: Element, const K: usize> Writer<'a, 'b, T, K> {
                     R::prefetch(self.place(k, end).cast());
                 }
             }
-            self.ask::<R>(column, W::NEW_ROWS, W::STEP * R::LANES);
+            self.ask::<R, W, P>(column, 1);
             let mut current = windows.at_edge(column, part.first);
             column += step;
             // One place where the edges are compiled.
@@ -322,7 +327,7 @@ impl<'a, 'b, T: Element, const K: usize> Writer<'a, 'b, T, K> {
                         Some(&masks) if inside == 0 => masks,
                         _ => W::masks(column, self.rows.inside as isize),
                     };
-                    self.ask::<R>(column, W::NEW_ROWS, W::STEP * R::LANES);
+                    self.ask::<R, W, P>(column, 1);
                     let next = windows.at_edge(column, masks);
                     self.store(windows.outputs(&current, &next), q, end, streamed);
                     (current, q, column) = (next, q + full, column + step);
