@@ -244,7 +244,7 @@ register!(
 macro_rules! access {
     (
         $register:ident, $element:ty, $mask:ty,
-        $load:ident, $load_mask:ident, $store:ident, $store_mask:ident, $stream:ident, $widen:expr, $narrow:expr
+        $load:ident, $load_mask:ident, $store:ident, $stream:ident, $widen:expr, $narrow:expr, $pieces:expr
     ) => {
         impl Access<$element> for $register {
             type Mask = $mask;
@@ -276,18 +276,53 @@ macro_rules! access {
             }
             #[inline(always)]
             unsafe fn store_part(self, target: *mut $element, count: usize) {
-                // SAFETY: places outside the mask are not touched.
-                unsafe { $store_mask(target.cast(), first::<$register>(count) as $mask, $narrow(self)) }
+                debug_assert!(count < Self::LANES);
+                // SAFETY: the caller's promise.
+                unsafe { store_bytes($pieces($narrow(self)), target.cast(), count * size_of::<$element>()) }
             }
         }
     };
 }
 
-/// The mask of the first `count` places, fewer than all.
+/// The lower and the upper half.
 #[inline(always)]
-fn first<R: Register>(count: usize) -> u16 {
-    debug_assert!(count < R::LANES && R::LANES <= 16);
-    (1 << count) - 1
+unsafe fn halves(value: __m512i) -> (__m256i, __m256i) {
+    // SAFETY: the caller has detected the level.
+    unsafe { (_mm512_castsi512_si256(value), _mm512_extracti64x4_epi64::<1>(value)) }
+}
+
+/// Stores the first `bytes`, fewer than both halves have, in pieces: a masked store is slow where the places that it
+/// leaves out stand in another line, and brings that line into the caches.
+///
+/// # Safety
+/// The level was detected and those bytes are writable.
+#[inline(always)]
+unsafe fn store_bytes((mut low, high): (__m256i, __m256i), mut target: *mut u8, bytes: usize) {
+    debug_assert!(bytes < 64);
+    // SAFETY: the pieces have `bytes` bytes in all.
+    unsafe {
+        if bytes & 32 != 0 {
+            _mm256_storeu_si256(target.cast(), low);
+            (target, low) = (target.add(32), high);
+        }
+        let mut rest = _mm256_castsi256_si128(low);
+        if bytes & 16 != 0 {
+            _mm_storeu_si128(target.cast(), rest);
+            (target, rest) = (target.add(16), _mm256_extracti128_si256::<1>(low));
+        }
+        if bytes & 8 != 0 {
+            _mm_storel_epi64(target.cast(), rest);
+            (target, rest) = (target.add(8), _mm_unpackhi_epi64(rest, rest));
+        }
+        let mut rest = _mm_cvtsi128_si64(rest) as u64;
+        if bytes & 4 != 0 {
+            target.cast::<u32>().write_unaligned(rest as u32);
+            (target, rest) = (target.add(4), rest >> 32);
+        }
+        if bytes & 2 != 0 {
+            target.cast::<u16>().write_unaligned(rest as u16);
+        }
+    }
 }
 
 #[inline(always)]
@@ -329,10 +364,10 @@ access!(
     _mm512_loadu_ps,
     _mm512_maskz_loadu_ps,
     _mm512_storeu_ps,
-    _mm512_mask_storeu_ps,
     _mm512_stream_ps,
     F32x16,
-    |value: F32x16| value.0
+    |value: F32x16| value.0,
+    |value| halves(_mm512_castps_si512(value))
 );
 access!(
     F64x8,
@@ -341,10 +376,10 @@ access!(
     _mm512_loadu_pd,
     _mm512_maskz_loadu_pd,
     _mm512_storeu_pd,
-    _mm512_mask_storeu_pd,
     _mm512_stream_pd,
     F64x8,
-    |value: F64x8| value.0
+    |value: F64x8| value.0,
+    |value| halves(_mm512_castpd_si512(value))
 );
 access!(
     F32x16,
@@ -353,10 +388,10 @@ access!(
     _mm256_loadu_epi16,
     _mm256_maskz_loadu_epi16,
     _mm256_storeu_epi16,
-    _mm256_mask_storeu_epi16,
     _mm256_stream_si256,
     widen_float16,
-    round_to_float16
+    round_to_float16,
+    |value| (value, value)
 );
 access!(
     F32x16,
@@ -365,10 +400,10 @@ access!(
     _mm256_loadu_epi16,
     _mm256_maskz_loadu_epi16,
     _mm256_storeu_epi16,
-    _mm256_mask_storeu_epi16,
     _mm256_stream_si256,
     widen_bfloat16,
-    round_to_bfloat16
+    round_to_bfloat16,
+    |value| (value, value)
 );
 
 level_loops!(F32x16, f32, "avx512f,avx512bw,avx512dq,avx512vl,fma,f16c");

@@ -100,7 +100,7 @@ impl Strip {
                 for p in 1..P {
                     mixed[p] = <R as Access<S>>::load(source.add(q * P + p * R::LANES));
                 }
-                ahead.ask::<R, false>(source.cast(), ((q * P * size_of::<S>()) as isize, LINE), 1);
+                ahead.ask::<R>(source.cast(), ((q * P * size_of::<S>()) as isize, LINE), 1);
                 let split = R::deinterleave::<P>(mixed);
                 for p in 0..P {
                     <R as Access<<R as Register>::Number>>::store(split[p], targets[p].add(q));

@@ -48,26 +48,24 @@ impl Ahead {
         Ahead { first: self.step.wrapping_mul((1 + turns * count) as isize), ..self }
     }
 
-    /// Asks for what each of `rows` rows has at the place of these bytes in the last source, for the first cache where
-    /// `FIRST`, else for the second. Rows without gaps are asked for as one long row: the processor sees memory coming
-    /// that is read in its order.
+    /// Asks for what each of `rows` rows has at the place of these bytes in the last source. Rows without gaps are asked
+    /// for as one long row: the processor sees memory coming that is read in its order.
     #[inline(always)]
-    pub fn ask<R: Register, const FIRST: bool>(&self, last: *const u8, (from, bytes): (isize, usize), rows: usize) {
+    pub fn ask<R: Register>(&self, last: *const u8, (from, bytes): (isize, usize), rows: usize) {
         let soon = last.wrapping_offset(self.first);
         if self.gapless {
-            return ask_for_lines::<R, FIRST>(soon.wrapping_offset(from.wrapping_mul(rows as isize)), bytes * rows);
+            return ask_for_lines::<R>(soon.wrapping_offset(from.wrapping_mul(rows as isize)), bytes * rows);
         }
         for row in 0..rows as isize {
-            ask_for_lines::<R, FIRST>(soon.wrapping_offset(from.wrapping_add(self.step.wrapping_mul(row))), bytes);
+            ask_for_lines::<R>(soon.wrapping_offset(from.wrapping_add(self.step.wrapping_mul(row))), bytes);
         }
     }
 }
 
 #[inline(always)]
-fn ask_for_lines<R: Register, const FIRST: bool>(start: *const u8, bytes: usize) {
+fn ask_for_lines<R: Register>(start: *const u8, bytes: usize) {
     for line in 0..bytes.div_ceil(LINE) {
-        let address = start.wrapping_add(line * LINE);
-        if FIRST { R::prefetch(address) } else { R::prefetch_later(address) }
+        R::prefetch_later(start.wrapping_add(line * LINE));
     }
 }
 

@@ -371,7 +371,7 @@ impl<D: Element> Pair<D> {
     {
         if let Some((ahead, count)) = rows.ahead {
             let bytes = ((q * self.size) as isize, registers * R::LANES * self.size);
-            ahead.ask::<R, false>(self.last, bytes, count);
+            ahead.ask::<R>(self.last, bytes, count);
         }
     }
 

@@ -229,11 +229,7 @@ impl<'a, 'b, T: Element, const K: usize> Writer<'a, 'b, T, K> {
     {
         let size = size_of::<T>();
         let bytes = (column * size as isize, blocks * W::STEP * R::LANES * size);
-        // Where several rows are read for each that is written, more lines are on their way than the first cache takes.
-        match W::STEP {
-            1 => self.ahead.ask::<R, true>(self.last, bytes, W::NEW_ROWS),
-            _ => self.ahead.ask::<R, false>(self.last, bytes, W::NEW_ROWS),
-        }
+        self.ahead.ask::<R>(self.last, bytes, W::NEW_ROWS);
     }
 
     /// `count` blocks inside, from output `q` on, `B` at a time; what is left of them is left. All choices are made
@@ -309,7 +305,7 @@ impl<'a, 'b, T: Element, const K: usize> Writer<'a, 'b, T, K> {
         let streams = q < streamed;
         // SAFETY: the promise of `write`; loads stay inside, stores below `end`.
         unsafe {
-            if streams {
+            if streams && streamed < end {
                 // The last line is not streamed whole: stores to it would wait for it.
                 for k in 0..K {
                     R::prefetch(self.place(k, end).cast());
