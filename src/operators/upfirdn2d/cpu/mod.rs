@@ -16,6 +16,7 @@ mod kernel_gradient;
 mod layout;
 mod native;
 mod phases;
+mod pixels;
 mod plan;
 mod products;
 mod recent;

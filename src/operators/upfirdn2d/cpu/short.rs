@@ -3,6 +3,7 @@
 //! paths, in the same order.
 #![allow(clippy::needless_range_loop)] // Closures would be compiled without the level's instructions.
 
+use super::pixels;
 use super::registers::Access;
 use super::rows::{Ahead, LINE, Rows};
 use super::stacks::{Several, Single};
@@ -46,20 +47,20 @@ impl Form {
         let counts = strip.bounds.first().copied().unwrap_or(0);
         let alike = strip.bounds.iter().enumerate().all(|(phase, &end)| end == counts * (phase + 1));
         // With two outputs only, the second's window may start anywhere.
-        let second = strip.offsets.get(counts).filter(|&&offset| offset <= 1).map(|&offset| offset == 1);
-        match (strip.pixel, strip.phases, strip.step, counts) {
+        let second = strip.offsets.get(counts).map(|&offset| offset / strip.pixel);
+        match (strip.phases, strip.step, counts) {
             _ if !alike => None,
-            (1, 1, 1, 3) => Some(Form::Plain3),
-            (1, 1, 1, 4) => Some(Form::Plain4),
-            (1, 2, 1, 2) => second.map(Form::Up4),
-            (1, 1, 2, 4) => Some(Form::Down4),
+            (1, 1, 3) => Some(Form::Plain3),
+            (1, 1, 4) => Some(Form::Plain4),
+            (2, 1, 2) => second.filter(|&columns| columns <= 1).map(|columns| Form::Up4(columns == 1)),
+            (1, 2, 4) => Some(Form::Down4),
             _ => None,
         }
     }
 }
 
 /// The most sources that rows in stacks have, those of all phases together.
-const MOST_SOURCES: usize = 4;
+pub const MOST_SOURCES: usize = 4;
 
 /// The taps of some rows.
 #[derive(Clone, Copy)]
@@ -77,8 +78,10 @@ pub struct ShortRows<'a, T: Element> {
     pub form: Form,
     /// Where the first window starts, counted from the first column inside.
     pub start: isize,
-    /// How many columns are inside.
+    /// How many elements are inside.
     pub inside: usize,
+    /// Elements of a column.
+    pub pixel: usize,
     /// The first column inside of each input row; at least one. Where rows take turns in two phases, those of the
     /// second follow those of the first.
     pub sources: &'a [*const T],
@@ -88,7 +91,7 @@ pub struct ShortRows<'a, T: Element> {
     pub taps: RowTaps<'a, T::Compute>,
     /// The first output.
     pub target: *mut T,
-    /// Outputs of a row.
+    /// Output columns of a row.
     pub count: usize,
     /// How many rows and how far apart.
     pub rows: Rows,
@@ -109,6 +112,19 @@ impl<'a, T: Element> ShortRows<'a, T> {
         if alike { self.rows.count - self.rows.count % at_once } else { 0 }
     }
 
+    /// How often `at_once` rows are written, a multiple of their phases where that is more than one, how far apart those
+    /// are, and in how many phases they take turns.
+    #[inline(always)]
+    pub fn turns(&self, at_once: usize) -> (Rows, usize) {
+        let Rows { count, source, target } = self.rows;
+        let turns = Rows {
+            count: count / at_once,
+            source: source.wrapping_mul(at_once.div_ceil(self.phases) as isize),
+            target: target.wrapping_mul(at_once as isize),
+        };
+        (turns, if at_once == 1 { self.phases } else { 1 })
+    }
+
     /// The last source of the first `at_once` rows.
     #[inline(always)]
     pub fn last(&self, at_once: usize) -> *const u8 {
@@ -118,13 +134,13 @@ impl<'a, T: Element> ShortRows<'a, T> {
 
     /// The first rows.
     #[inline(always)]
-    fn before(&self, count: usize) -> Self {
+    pub fn before(&self, count: usize) -> Self {
         ShortRows { rows: Rows { count, ..self.rows }, ..*self }
     }
 
     /// The rows after whole periods of them, with their sources in `sources`.
     #[inline(always)]
-    fn after(&self, count: usize, sources: &'a mut [*const T; MOST_SOURCES]) -> Self {
+    pub fn after(&self, count: usize, sources: &'a mut [*const T; MOST_SOURCES]) -> Self {
         let moved = self.rows.source.wrapping_mul((count / self.phases) as isize);
         for (source, &from) in sources.iter_mut().zip(self.sources) {
             *source = from.wrapping_byte_offset(moved);
@@ -160,6 +176,10 @@ where
     T: Element<Compute = R::Number>,
     R: Access<T>,
 {
+    if rows.pixel > 1 {
+        // SAFETY: the caller's promise, handed on.
+        return unsafe { pixels::write::<T, R>(rows) };
+    }
     // Half-precision numbers that fill so little of a line are better widened once, where each is read often.
     if R::LANES * size_of::<T>() < LINE / 2 && rows.form != Form::Down4 {
         return false;

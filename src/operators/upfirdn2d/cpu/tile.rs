@@ -220,6 +220,7 @@ impl<C: Compute> Worker<C> {
             form,
             start: self.strip.start(),
             inside: self.strip.inside_length(),
+            pixel: self.plan.pixel,
             sources,
             phases,
             taps,
@@ -251,7 +252,7 @@ impl<C: Compute> Worker<C> {
             let at_once = if in_turn { tile.rows.len() } else { (AT_ONCE_ELEMENTS / width).max(1) };
             self.runs.refill(y, &self.taps, tile, at_once, form.terms());
         }
-        let first = tile.source.wrapping_add(self.strip.inside.start as usize);
+        let first = tile.source.wrapping_add(self.strip.inside.start as usize * self.plan.pixel);
         // Filled by index: extending takes longer than summing a short row does.
         let mut sources: SmallVec<[*const T; 16]> = SmallVec::new();
         sources.resize(self.runs.most_terms(), std::ptr::null());
@@ -262,7 +263,7 @@ impl<C: Compute> Worker<C> {
                 if run.terms.is_empty() {
                     for plane in 0..planes.count as isize {
                         let target = target.wrapping_byte_offset(plane * planes.target);
-                        <R as Sums<C, T>>::write(&[], &[], target, width, run.rows, Stores::Cached);
+                        <R as Sums<C, T>>::write(&[], &[], target, width * self.plan.pixel, run.rows, Stores::Cached);
                     }
                     continue;
                 }

@@ -36,13 +36,7 @@ impl<'a, 'b, T: Element, const K: usize> Writer<'a, 'b, T, K> {
     /// A writer of these rows, a multiple of `K`; where that is more than one, it is a multiple of their phases.
     #[inline(always)]
     pub fn new(rows: &'a ShortRows<'b, T>) -> Self {
-        let Rows { count, source, target } = rows.rows;
-        let turns = Rows {
-            count: count / K,
-            source: source.wrapping_mul(K.div_ceil(rows.phases) as isize),
-            target: target.wrapping_mul(K as isize),
-        };
-        let phases = if K == 1 { rows.phases } else { 1 };
+        let (turns, phases) = rows.turns(K);
         Writer { rows, turns, phases, last: rows.last(K), ahead: Ahead::NONE, target: rows.target }
     }
 

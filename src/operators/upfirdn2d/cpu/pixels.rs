@@ -1,0 +1,247 @@
+//! Kernels of a few taps on channels-last rows: a column is whole lines, so that windows along x are registers as they
+//! are. Each line of a pixel is summed along the row on its own, with the columns of its window in registers; sums are
+//! those of the other paths, in the same order.
+#![allow(clippy::needless_range_loop)] // Closures would be compiled without the level's instructions.
+
+use std::ops::Range;
+
+use super::registers::Access;
+use super::rows::{Ahead, LINE};
+use super::short::{Form, RowTaps, ShortRows};
+use super::stacks::{Several, Single, Stack};
+use super::sums::{Few, Many};
+use crate::core::dtype::Element;
+
+/// The most columns of a window.
+const MOST_COLUMNS: usize = 4;
+
+/// How much of a row is summed before its next lines are: what is as far apart as pixels falls into few sets of the
+/// first-level cache, which hold no more.
+const AT_ONCE_BYTES: usize = 4096;
+
+/// Larger pixels are better summed row by row: too few of them fit into that.
+const MOST_BYTES: usize = 512;
+
+/// As [`short::write`](super::short::write), for columns of several elements.
+///
+/// # Safety
+/// As there.
+#[inline(always)]
+pub unsafe fn write<T, R>(rows: &ShortRows<'_, T>) -> bool
+where
+    T: Element<Compute = R::Number>,
+    R: Access<T>,
+{
+    // SAFETY: the caller's promise, handed on.
+    unsafe {
+        match LINE / (R::LANES * size_of::<T>()) {
+            1 => of_lines::<T, R, 1>(rows),
+            2 => of_lines::<T, R, 2>(rows),
+            _ => false,
+        }
+    }
+}
+
+/// A line is `B` registers.
+#[inline(always)]
+unsafe fn of_lines<T, R, const B: usize>(rows: &ShortRows<'_, T>) -> bool
+where
+    T: Element<Compute = R::Number>,
+    R: Access<T>,
+{
+    let RowTaps::Separable(y, x) = rows.taps else { return false };
+    let of_whole_lines = rows.pixel.is_multiple_of(B * R::LANES) && rows.pixel * size_of::<T>() <= MOST_BYTES;
+    // Lines that begin in one pixel and end in the next could not be streamed.
+    let begin_alike = rows.target as usize | rows.rows.target as usize | rows.planes.target as usize;
+    if !R::STREAMS || !of_whole_lines || rows.streaming && !begin_alike.is_multiple_of(LINE) {
+        return false;
+    }
+    // SAFETY: the caller's promise, handed on.
+    unsafe {
+        match rows.form {
+            Form::Plain3 => separable::<T, R, B, 1, 1, 3, 0>(rows, y, x),
+            Form::Plain4 => separable::<T, R, B, 1, 1, 4, 0>(rows, y, x),
+            Form::Up4(false) => separable::<T, R, B, 2, 1, 2, 0>(rows, y, x),
+            Form::Up4(true) => separable::<T, R, B, 2, 1, 2, 1>(rows, y, x),
+            Form::Down4 => separable::<T, R, B, 1, 2, 4, 0>(rows, y, x),
+        }
+    }
+    true
+}
+
+/// `P` phases of `N` terms over `STEP` columns a period; the second phase starts `SECOND` columns later.
+#[inline(always)]
+unsafe fn separable<T, R, const B: usize, const P: usize, const STEP: usize, const N: usize, const SECOND: usize>(
+    rows: &ShortRows<'_, T>,
+    along_y: &[R::Number],
+    along_x: &[R::Number],
+) where
+    T: Element<Compute = R::Number>,
+    R: Access<T>,
+{
+    // SAFETY: the promise of `write`.
+    unsafe {
+        let mut taps = [[R::splat(along_x[0]); N]; P];
+        for p in 0..P {
+            for n in 0..N {
+                taps[p][n] = R::splat(along_x[p * N + n]);
+            }
+        }
+        let pixels = Pixels::<T, R, B, P, STEP, N, SECOND> { rows, taps };
+        if rows.sources.len() != N * rows.phases {
+            let sum = Single::<_, STEP>(Many::<T, R> { sources: rows.sources, taps: along_y, moved: 0 });
+            return pixels.all::<_, 1>([sum; 2]);
+        }
+        // Two rows at once, where there are registers for them; all that they read falls into the same sets of the
+        // first-level cache, which have no room for twice as many.
+        let pitch = (rows.sources[1] as isize).wrapping_sub(rows.sources[0] as isize);
+        let stacked = match (P, STEP) {
+            _ if R::STACK < 4 || rows.rows.count < 2 => 0,
+            (2, 1) if rows.phases == 2 && rows.rows.source == pitch => {
+                let stacked = rows.rows.count & !1;
+                let pixels = Pixels { rows: &rows.before(stacked), ..pixels };
+                if rows.sources[N] == rows.sources[0] {
+                    pixels.all::<_, 2>([Several::<T, R, N, 2, 1, 0>::new(rows.sources[0], pitch, along_y); 2]);
+                } else {
+                    pixels.all::<_, 2>([Several::<T, R, N, 2, 1, 1>::new(rows.sources[0], pitch, along_y); 2]);
+                }
+                stacked
+            }
+            (1, 1) if rows.phases == 1 && rows.rows.source == pitch => {
+                let stacked = rows.rows.count & !1;
+                let pixels = Pixels { rows: &rows.before(stacked), ..pixels };
+                pixels.all::<_, 2>([Several::<T, R, N, 1, 1, 0>::new(rows.sources[0], pitch, along_y); 2]);
+                stacked
+            }
+            _ => 0,
+        };
+        let mut sources = [rows.sources[0]; super::short::MOST_SOURCES];
+        let rows = rows.after(stacked, &mut sources);
+        let second = N * (rows.phases - 1);
+        let first = Few::<T, R, N>::new(rows.sources, along_y).staying_at(rows.zeros);
+        let second = Few::<T, R, N>::new(&rows.sources[second..], &along_y[second..]).staying_at(rows.zeros);
+        Pixels { rows: &rows, ..pixels }.all::<_, 1>([Single::<_, STEP>(first), Single(second)]);
+    }
+}
+
+/// Rows of pixels and their taps along x.
+struct Pixels<
+    'a,
+    'b,
+    T: Element,
+    R,
+    const B: usize,
+    const P: usize,
+    const STEP: usize,
+    const N: usize,
+    const SECOND: usize,
+> {
+    rows: &'a ShortRows<'b, T>,
+    taps: [[R; N]; P],
+}
+
+impl<T, R, const B: usize, const P: usize, const STEP: usize, const N: usize, const SECOND: usize>
+    Pixels<'_, '_, T, R, B, P, STEP, N, SECOND>
+where
+    T: Element<Compute = R::Number>,
+    R: Access<T>,
+{
+    /// Writes all rows, `K` at once; the sums along y are those of each phase.
+    #[inline(always)]
+    unsafe fn all<S: Stack<R, K> + Copy, const K: usize>(&self, sums: [S; 2]) {
+        let rows = self.rows;
+        let ((turns, phases), planes) = (rows.turns(K), rows.planes);
+        let ahead = rows.ahead.map_or(Ahead::NONE, |ahead| ahead.of(S::NEW_ROWS));
+        // A multiple of the phases.
+        let at_once = (AT_ONCE_BYTES / (rows.pixel * size_of::<T>())) & !1;
+        for plane in 0..planes.count as isize {
+            let (mut sums, mut phase) = (sums, 0);
+            for sum in &mut sums {
+                sum.advance(planes.source.wrapping_mul(plane));
+            }
+            let mut target = rows.target.wrapping_byte_offset(planes.target.wrapping_mul(plane));
+            let mut last = rows.last(K).wrapping_offset(planes.source.wrapping_mul(plane));
+            for _ in 0..turns.count {
+                let (sum, mut first) = (sums[phase], 0);
+                while first < rows.count {
+                    let outputs = first..(first + at_once).min(rows.count);
+                    first = outputs.end;
+                    for line in 0..rows.pixel / (B * R::LANES) {
+                        // SAFETY: the promise of `write`.
+                        unsafe {
+                            match rows.streaming {
+                                false => self.line::<S, K, false>(&sum, target, (&outputs, line), (last, ahead)),
+                                true => self.line::<S, K, true>(&sum, target, (&outputs, line), (last, ahead)),
+                            }
+                        }
+                    }
+                }
+                sums[phase].advance(turns.source);
+                phase += 1;
+                if phase == phases {
+                    phase = 0;
+                    last = last.wrapping_offset(turns.source);
+                }
+                target = target.wrapping_byte_offset(turns.target);
+            }
+        }
+    }
+
+    /// One line of some pixels of `K` rows.
+    #[inline(always)]
+    unsafe fn line<S: Stack<R, K>, const K: usize, const STREAMS: bool>(
+        &self,
+        sum: &S,
+        target: *mut T,
+        (outputs, line): (&Range<usize>, usize),
+        (last, ahead): (*const u8, Ahead),
+    ) {
+        let (rows, pixel, place) = (self.rows, self.rows.pixel, line * B * R::LANES);
+        let columns = (rows.inside / pixel) as isize;
+        let before = outputs.start / P * STEP;
+        let start = rows.start + before as isize;
+        // In the order of memory: with the first line of these pixels go all lines of the first of them, and so on.
+        let asked = before * (pixel / (B * R::LANES) - 1) + line * (outputs.len() / P * STEP);
+        // SAFETY: the promise of `write`; columns outside are not read.
+        unsafe {
+            let zero = R::splat(R::Number::default());
+            // The columns of a window, of which `STEP` are new with each period.
+            let mut window = [[[zero; B]; K]; MOST_COLUMNS];
+            for w in 0..SECOND + N - STEP {
+                let at = start + w as isize;
+                if (0..columns).contains(&at) {
+                    window[STEP + w] = sum.block::<B>(at as usize * pixel + place);
+                }
+            }
+            let (mut next, mut q) = (start + (SECOND + N - STEP) as isize, outputs.start);
+            while q < outputs.end {
+                let from = (asked as isize + next) * LINE as isize;
+                ahead.ask::<R>(last, (from, STEP * LINE), S::NEW_ROWS);
+                for w in 0..SECOND + N - STEP {
+                    window[w] = window[w + STEP];
+                }
+                for s in 0..STEP {
+                    let at = next + s as isize;
+                    window[SECOND + N - STEP + s] = match (0..columns).contains(&at) {
+                        true => sum.block::<B>(at as usize * pixel + place),
+                        false => [[zero; B]; K],
+                    };
+                }
+                for p in 0..P {
+                    for k in 0..if q + p < outputs.end { K } else { 0 } {
+                        let row = target.wrapping_byte_offset(rows.rows.target.wrapping_mul(k as isize));
+                        for b in 0..B {
+                            let mut value = window[p * SECOND][k][b].mul(self.taps[p][0]);
+                            for n in 1..N {
+                                value = window[p * SECOND + n][k][b].multiply_add(self.taps[p][n], value);
+                            }
+                            let at = row.wrapping_add((q + p) * pixel + place + b * R::LANES);
+                            if STREAMS { value.stream(at) } else { value.store(at) }
+                        }
+                    }
+                }
+                (next, q) = (next + STEP as isize, q + P);
+            }
+        }
+    }
+}
