@@ -249,8 +249,7 @@ where
         // As many terms along y as along x is the usual case; others are rows at the border, too.
         if rows.sources.len() == N * rows.phases {
             let stacked = match (P, STEP, R::STACK) {
-                (2, 1, 4) => upsampled::<T, R, P, STEP, N, SECOND, 4>(rows, along_y, taps),
-                (2, 1, 2) => upsampled::<T, R, P, STEP, N, SECOND, 2>(rows, along_y, taps),
+                (2, 1, 2..) => upsampled::<T, R, P, STEP, N, SECOND, 2>(rows, along_y, taps),
                 (1, 1, 4) => stacked::<T, R, P, STEP, N, SECOND, 1, 1, 0, 4>(rows, along_y, taps),
                 (1, 1, 2) => stacked::<T, R, P, STEP, N, SECOND, 1, 1, 0, 2>(rows, along_y, taps),
                 (1, 2, 2..) => stacked::<T, R, P, STEP, N, SECOND, 1, 2, 0, 2>(rows, along_y, taps),
