@@ -138,6 +138,13 @@ def test_the_minimum_counts_and_slow_calls_are_timed_less(monkeypatch):
     assert len(slow_calls) == 3  # to warm up, to count repeats, and once for the budget
 
 
+def test_the_median_is_typical(monkeypatch):
+    clock = Clock()
+    monkeypatch.setattr(measure, "time", clock)
+    call, _ = clock.call(9.0, 9.0, 0.25, 0.5, 0.0625, 0.5, 0.5)
+    assert measure.typical({"call": call}, rounds=4) == {"call": 0.375}
+
+
 def test_what_the_others_did_to_the_caches_is_not_timed(monkeypatch):
     clock = Clock()
     monkeypatch.setattr(measure, "time", clock)
@@ -158,19 +165,20 @@ def timing(name: str, ratio: float, allocating: float, **options) -> measure.Tim
     return measure.Timing(name, 1.0, ratio, allocating, options.pop("peers", {}), **options)
 
 
-def test_a_gradient_is_judged_by_its_forward():
-    forward = timing("blur", 1.5, 2.0, goal=1.6)
-    assert goals.limits(forward, []) == (1.6, 1.6)
-    gradient = timing("blur: input gradient", 1.7, 2.5, of_forward=("blur", 1.2))
-    gradient.limits = goals.limits(gradient, [forward])
-    assert gradient.limits == pytest.approx((1.8, 2.4))
-    assert gradient.missed
-    # Seconds count: that the copy happened to be slower beside the gradient changes nothing.
-    slow_copy = measure.Timing("blur: input gradient", 2.0, 1.7, 2.5, {}, of_forward=("blur", 1.2))
-    slow_copy.limits = goals.limits(slow_copy, [forward])
-    assert slow_copy.limits == pytest.approx((0.9, 1.2))
-    assert slow_copy.missed
-    assert goals.limits(gradient, []) is None
+def test_a_gradient_is_judged_by_its_forward_in_the_same_rounds(monkeypatch):
+    clock = Clock()
+    monkeypatch.setattr(measure, "time", clock)
+    monkeypatch.setattr(measure, "copies_of", lambda traffic: {"copy, streaming": clock.call(0.5)[0]})
+    calls = [clock.call(seconds)[0] for seconds in (1.5, 1.75, 1.25, 1.5)]
+    case = measure.Case("blur: input gradient", 1, calls[0], calls[1], of_forward=(1.2, calls[2], calls[3]))
+    gradient = measure.measure(case, rounds=1)
+    assert gradient.limits == pytest.approx((1.2 * 1.25 / 0.5, 1.2 * 1.5 / 0.5))
+    assert (gradient.ratio, gradient.allocating_ratio) == (3.0, 3.5)
+    assert not gradient.missed
+    assert gradient.at_best == (3.0, 3.5)
+    forward = measure.measure(measure.Case("blur", 1, calls[2], calls[3], goal=2.75), rounds=1)
+    assert forward.limits == (2.75, 2.75)
+    assert forward.missed
     assert not timing("no goal", 99, 99).missed
 
 
@@ -179,12 +187,12 @@ def example_results() -> dict:
     fused = {"firelu.torch": 1.0, "firelu": 1.0, "torch eager": 25.0, "torch.compile": 4.0}
     blur = {"firelu.torch": 1.0, "firelu": 0.5, "upfirdn2d_native": 60.0, "channels_last conv": 15.0}
     sizes = [(10_000, 9.0), (10**6, 1.0), (10**7, 1.2), (10**8, 2.0)]
-    blur_timing = timing("blur 4x4", 1.4, 1.7, goal=1.5, peers={peers.OPENCV: 6.9, "scipy upfirdn": 50.0})
-    gradient = timing("blur 4x4: input gradient", 1.6, 1.6, of_forward=("blur 4x4", 1.2))
+    compared = {peers.OPENCV: 6.9, "scipy upfirdn": 50.0}
     run = command.Run(command.parser().parse_args([]))
-    for row in (blur_timing, gradient):
-        row.limits = goals.limits(row, run.timings)
-        run.timings.append(row)
+    run.timings = [
+        timing("blur 4x4", 1.4, 1.7, goal=1.5, limits=(1.5, 1.5), peers=compared, at_best=(1.3, 1.6)),
+        timing("blur 4x4: input gradient", 1.6, 1.6, of_forward=1.2, limits=(1.68, 2.04), at_best=(1.5, 1.5)),
+    ]
     left_out = {"torch.compile": "no compiler"}
     run.torch = {
         "new": [
@@ -249,8 +257,8 @@ def test_the_page_shows_every_part_and_marks_what_is_missed():
     text = writer["page"](json.loads(json.dumps(example_results())))
     assert "12 of 18 goals were met" in text
     for line in (
-        "| blur 4x4 | 1000.00 ms | 1400.00 ms | 1.40 | **1.70** | 1.50 |",
-        "| blur 4x4: input gradient | 1000.00 ms | 1600.00 ms | 1.60 | 1.60 | 1.2 × forward |",
+        "| blur 4x4 | 1000.00 ms | 1400.00 ms | 1.40 | **1.70** | 1.30, 1.60 | 1.50 |",
+        "| blur 4x4: input gradient | 1000.00 ms | 1600.00 ms | 1.60 | 1.60 | 1.50, 1.50 | 1.2 × forward |",
         f"| blur 4x4 | {peers.OPENCV} | given | 6900.0 ms | 4.1 (≥ 4) |  |",
         "| blur 4x4 | upfirdn2d_native | new | 60000.0 ms | 120.0 (≥ 100) | **60.0** (≥ 80) |",
         "| blur 4x4 | torch.compile | new | did not run |  |  |",

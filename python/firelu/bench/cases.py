@@ -9,7 +9,7 @@ import numpy as np
 
 from .. import functional, kernels
 from . import peers
-from .measure import Array, Case
+from .measure import Array, Case, Run
 
 Build = Callable[[bool], Case]
 
@@ -93,38 +93,46 @@ def _filter(
             x = _channels_last(x)
         return x, functional.upfirdn2d(x, kernel, **arguments, gain=gain)
 
+    def of_forward(factor: float, x: Array, y: Array) -> tuple[float, Run, Run]:
+        return (
+            factor,
+            lambda: functional.upfirdn2d(x, kernel, **arguments, gain=gain, out=y),
+            lambda: functional.upfirdn2d(x, kernel, **arguments, gain=gain),
+        )
+
     def forward(with_peers: bool) -> Case:
         x, y = arrays()
+        _, with_out, allocating = of_forward(1.0, x, y)
         compared = peers.filter_peers(x, TAPS, up, down, pad, gain) if with_peers and compare else {}
         return Case(
             name,
             x.nbytes + y.nbytes,
-            lambda: functional.upfirdn2d(x, kernel, **arguments, gain=gain, out=y),
-            lambda: functional.upfirdn2d(x, kernel, **arguments, gain=gain),
+            with_out,
+            allocating,
             compared,
             goal,
         )
 
     def input_gradient(with_peers: bool) -> Case:
         x, dy = arrays()
-        dx = np.empty_like(x)
+        y, dx = np.empty_like(dy), np.empty_like(x)
         return Case(
             f"{name}: input gradient",
             x.nbytes + dy.nbytes,
             lambda: functional.upfirdn2d_gradient(dy, kernel, x.shape, **arguments, gain=gain, out=dx),
             lambda: functional.upfirdn2d_gradient(dy, kernel, x.shape, **arguments, gain=gain),
-            of_forward=(name, 1.2),
+            of_forward=of_forward(1.2, x, y),
         )
 
     def kernel_gradient(with_peers: bool) -> Case:
         x, dy = arrays()
-        dk = np.empty(kernel.shape, np.float32)
+        y, dk = np.empty_like(dy), np.empty(kernel.shape, np.float32)
         return Case(
             f"{name}: kernel gradient",
             x.nbytes + dy.nbytes,
             lambda: functional.upfirdn2d_kernel_gradient(x, dy, kernel.shape, **arguments, gain=gain, out=dk),
             lambda: functional.upfirdn2d_kernel_gradient(x, dy, kernel.shape, **arguments, gain=gain),
-            of_forward=(name, 3.0),
+            of_forward=of_forward(3.0, x, y),
         )
 
     yield name, forward

@@ -63,18 +63,6 @@ class Goal:
         return asdict(self) | {"met": self.met}
 
 
-def limits(timing: Timing, before: Sequence[Timing]) -> tuple[float, float] | None:
-    """Give what a case may take, in copies, with ``out=`` and without; for a gradient from its forward's seconds."""
-    if timing.goal is not None:
-        return timing.goal, timing.goal
-    if timing.of_forward is not None:
-        name, factor = timing.of_forward
-        for forward in before:
-            if forward.name == name:
-                return factor * forward.with_out / timing.copy, factor * forward.allocating / timing.copy
-    return None
-
-
 def _of_cases(timings: Sequence[Timing]) -> Iterator[Goal]:
     for timing in timings:
         if timing.limits is not None:

@@ -1,4 +1,4 @@
-"""Times: the minimum of interleaved rounds, since other work on the machine only ever adds."""
+"""Times of calls that take turns, many short ones, so that all of them meet the machine as it is at the time."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from statistics import median
 from typing import Any
 
 import numpy as np
@@ -32,8 +33,8 @@ class Case:
     peers: dict[str, Run] = field(default_factory=dict)
     #: The highest ratio to the copy that is acceptable, where one is set.
     goal: float | None = None
-    #: For a gradient: the case of its forward, and how many times its time is acceptable.
-    of_forward: tuple[str, float] | None = None
+    #: For a gradient: how many times its forward's time is acceptable, and the forward, with ``out=`` and without.
+    of_forward: tuple[float, Run, Run] | None = None
 
 
 @dataclass
@@ -45,10 +46,14 @@ class Timing:
     with_out: float
     allocating: float
     peers: dict[str, float]
+    #: The highest ratio that is acceptable whatever else was measured, where one is set.
     goal: float | None = None
-    of_forward: tuple[str, float] | None = None
+    #: How many times its forward's time is acceptable, for a gradient.
+    of_forward: float | None = None
     #: The highest acceptable ratios with ``out=`` and without, where there are any.
     limits: tuple[float, float] | None = None
+    #: The ratios of the shortest times, with ``out=`` and without.
+    at_best: tuple[float, float] | None = None
 
     @property
     def ratio(self) -> float:
@@ -100,16 +105,18 @@ def repeats_for(run: Run, target: float) -> int:
     return max(1, min(100_000, int(target / max(once(run, 1), 1e-7))))
 
 
-def fastest(runs: Mapping[str, Run], rounds: int, target: float = 0.004, budget: float = 1.5) -> dict[str, float]:
-    """Time the calls in turn, ``rounds`` times, and give each one's minimum in seconds.
+def in_turns(
+    runs: Mapping[str, Run], rounds: int, target: float = 0.004, budget: float = 1.5
+) -> dict[str, list[float]]:
+    """Time the calls in turn, ``rounds`` times, and give all times of each in seconds.
 
-    Many short turns: a shared machine is slow for a second at a time, and each call should meet it when it is not.
-    A turn lasts ``target`` seconds and times a few calls together, again and again: the first of them find the caches
-    full of what the others left there. A call that has taken ``budget`` seconds is timed no more: one a hundred times
-    slower needs no third digit.
+    Many short turns: a shared machine is slow, and its memory fast, for a second at a time, and each call should meet
+    that as often as the others. A turn lasts ``target`` seconds and times a few calls together, again and again: the
+    first of them find the caches full of what the others left there. A call that has taken ``budget`` seconds is timed
+    no more: one a hundred times slower needs no third digit.
     """
     repeats = {name: repeats_for(run, target / 8) for name, run in runs.items()}
-    best = dict.fromkeys(runs, float("inf"))
+    times: dict[str, list[float]] = {name: [] for name in runs}
     spent = dict.fromkeys(runs, 0.0)
     for _ in range(rounds):
         for name, run in runs.items():
@@ -117,23 +124,44 @@ def fastest(runs: Mapping[str, Run], rounds: int, target: float = 0.004, budget:
             while spent[name] < min(end, budget):
                 seconds = once(run, repeats[name])
                 spent[name] += seconds * repeats[name]
-                best[name] = min(best[name], seconds)
-    return best
+                times[name].append(seconds)
+    return times
+
+
+def fastest(runs: Mapping[str, Run], rounds: int, target: float = 0.004, budget: float = 1.5) -> dict[str, float]:
+    """Give the shortest time of each call: for small ones, to which other work on the machine only ever adds."""
+    return {name: min(times) for name, times in in_turns(runs, rounds, target, budget).items()}
+
+
+def typical(runs: Mapping[str, Run], rounds: int) -> dict[str, float]:
+    """Give the median time of each call: the shortest may be of a moment at which the others did not run."""
+    return {name: median(times) for name, times in in_turns(runs, rounds).items()}
 
 
 def measure(case: Case, rounds: int) -> Timing:
-    """Time a case, its copies and its peers."""
-    ours: dict[str, Run] = {"with out": case.with_out, "allocating": case.allocating}
-    peers = {f"peer {name}": run for name, run in case.peers.items()}
-    seconds = fastest(ours | copies_of(case.traffic) | peers, rounds)
+    """Time a case, its copies, its peers and, for a gradient, its forward."""
+    runs: dict[str, Run] = {"with out": case.with_out, "allocating": case.allocating}
+    runs |= copies_of(case.traffic) | {f"peer {name}": run for name, run in case.peers.items()}
+    if case.of_forward is not None:
+        runs |= {"forward with out": case.of_forward[1], "forward allocating": case.of_forward[2]}
+    times = in_turns(runs, rounds)
+    seconds = {name: median(taken) for name, taken in times.items()}
+    shortest = {name: min(taken) for name, taken in times.items()}
+    copy, shortest_copy = fastest_copy(seconds), fastest_copy(shortest)
+    limits = None if case.goal is None else (case.goal, case.goal)
+    if case.of_forward is not None:
+        factor = case.of_forward[0] / copy
+        limits = (factor * seconds["forward with out"], factor * seconds["forward allocating"])
     return Timing(
         case.name,
-        fastest_copy(seconds),
+        copy,
         seconds["with out"],
         seconds["allocating"],
         {name: seconds[f"peer {name}"] for name in case.peers},
         case.goal,
-        case.of_forward,
+        None if case.of_forward is None else case.of_forward[0],
+        limits,
+        (shortest["with out"] / shortest_copy, shortest["allocating"] / shortest_copy),
     )
 
 

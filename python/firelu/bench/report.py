@@ -80,6 +80,7 @@ def case_as_json(timing: Timing) -> dict[str, Any]:
         "goal": timing.goal,
         "of_forward": timing.of_forward,
         "limits": timing.limits,
+        "ratios_at_best": timing.at_best,
         "peers_seconds": timing.peers,
     }
 

@@ -16,7 +16,7 @@ import torch
 from .. import functional
 from .. import torch as ours
 from .cases import TAPS
-from .measure import Run, copies_of, fastest, fastest_copy
+from .measure import Run, copies_of, fastest, fastest_copy, typical
 
 Build = Callable[[], "TorchCase"]
 BRIDGE, ARRAYS = "firelu.torch", "firelu"
@@ -161,7 +161,7 @@ def measure(case: TorchCase, rounds: int) -> dict[str, Any]:
         if isinstance(error, Exception)
     }
     runs: dict[str, Run] = {name: run for name, run in tried.items() if not isinstance(run, Exception)}
-    seconds = fastest(runs | copies_of(case.traffic), rounds)
+    seconds = typical(runs | copies_of(case.traffic), rounds)
     return {
         "name": case.name,
         "copy_seconds": fastest_copy(seconds),

@@ -94,7 +94,7 @@ unsafe fn separable<T, R, const B: usize, const P: usize, const STEP: usize, con
         }
         // Two rows at once, where there are registers for them; all that they read falls into the same sets of the
         // first-level cache, which have no room for twice as many.
-        let pitch = (rows.sources[1] as isize).wrapping_sub(rows.sources[0] as isize);
+        let pitch = rows.pitch();
         let stacked = match (P, STEP) {
             _ if R::STACK < 4 || rows.rows.count < 2 => 0,
             (2, 1) if rows.phases == 2 && rows.rows.source == pitch => {

@@ -106,6 +106,12 @@ pub struct ShortRows<'a, T: Element> {
 }
 
 impl<'a, T: Element> ShortRows<'a, T> {
+    /// Bytes from one source to the next, which is alike for all where none is a row of zeros.
+    #[inline(always)]
+    pub fn pitch(&self) -> isize {
+        (self.sources[1] as isize).wrapping_sub(self.sources[0] as isize)
+    }
+
     /// How many of the rows can be written `at_once` above each other: streamed lines must begin alike in all of them.
     fn in_stacks(&self, at_once: usize) -> usize {
         let alike = !self.streaming || (self.rows.target as usize).is_multiple_of(LINE);
@@ -214,9 +220,9 @@ where
         for (register, &tap) in registers.as_flattened_mut().iter_mut().zip(taps) {
             *register = R::splat(tap);
         }
-        let (taps, pitch) = (&registers, rows.rows.source);
+        let (taps, pitch) = (&registers, rows.pitch());
         // With fewer registers taps would be loaded for every product.
-        let stacked = if R::STACK == 4 { rows.in_stacks(4) } else { 0 };
+        let stacked = if R::STACK == 4 && rows.rows.source == pitch { rows.in_stacks(4) } else { 0 };
         if stacked > 0 {
             let windows = Direct::<T, R, 7, 4> { first: rows.sources[0], pitch, taps };
             Writer::<T, 4>::new(&rows.before(stacked)).all([windows; 2]);
@@ -319,7 +325,7 @@ where
     R: Access<T>,
 {
     let (first, count) = (rows.sources[0], rows.in_stacks(K));
-    let pitch = (rows.sources[1] as isize).wrapping_sub(first as isize);
+    let pitch = rows.pitch();
     let recur = rows.phases == PERIOD && rows.rows.source == pitch.wrapping_mul(INPUTS as isize);
     // Where a row of zeros is among the sources, there is but one row.
     if !recur || rows.rows.count < 2 || count == 0 {
