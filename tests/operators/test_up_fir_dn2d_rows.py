@@ -42,7 +42,7 @@ def row_by_row(x, kernel, up, down, pad):
     return np.concatenate([firelu.upfirdn2d(x, kernel, up, down, each) for each in pads], axis=-2)
 
 
-#: Where other numbers of taps meet factors, the order of summation follows from the shape: a row alone may have another.
+#: Other numbers of taps are summed in an order that follows from the shape: a row alone may have another.
 ALIKE = [
     (kernel, form)
     for kernel, taps in KERNELS.items()

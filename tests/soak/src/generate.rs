@@ -165,7 +165,8 @@ fn upfirdn2d(
         1 => vec![choices.below(4)],
         _ if is_large => vec![3],
         2 => vec![1 + choices.below(2), 1 + choices.below(4)],
-        _ => vec![1, choices.pick(&[3, 8, 9, 17])],
+        // Pixels of whole lines have loops of their own.
+        _ => vec![1, choices.pick(&[3, 8, 9, 16, 17, 32])],
     };
     let side = |choices: &mut Choices<'_>| match limit {
         0..=40 => choices.below(9),

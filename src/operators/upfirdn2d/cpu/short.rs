@@ -255,7 +255,7 @@ where
         // As many terms along y as along x is the usual case; others are rows at the border, too.
         if rows.sources.len() == N * rows.phases {
             let stacked = match (P, STEP, R::STACK) {
-                (2, 1, 2..) => upsampled::<T, R, P, STEP, N, SECOND, 2>(rows, along_y, taps),
+                (2, 1, 2..) => upsampled::<T, R, P, STEP, N, SECOND>(rows, along_y, taps),
                 (1, 1, 4) => stacked::<T, R, P, STEP, N, SECOND, 1, 1, 0, 4>(rows, along_y, taps),
                 (1, 1, 2) => stacked::<T, R, P, STEP, N, SECOND, 1, 1, 0, 2>(rows, along_y, taps),
                 (1, 2, 2..) => stacked::<T, R, P, STEP, N, SECOND, 1, 2, 0, 2>(rows, along_y, taps),
@@ -279,9 +279,9 @@ where
     true
 }
 
-/// Writes as many rows as come `K` above each other, and says how many: rows of both phases of twice as many.
+/// Writes the rows of both phases, where outputs are twice as many, two above each other, and says how many.
 #[inline(always)]
-unsafe fn upsampled<T, R, const P: usize, const STEP: usize, const N: usize, const SECOND: usize, const K: usize>(
+unsafe fn upsampled<T, R, const P: usize, const STEP: usize, const N: usize, const SECOND: usize>(
     rows: &ShortRows<'_, T>,
     along_y: &[R::Number],
     taps: [[R; N]; P],
@@ -293,8 +293,8 @@ where
     // SAFETY: the promise of `write`.
     unsafe {
         match rows.sources.get(N).map(|&second| second == rows.sources[0]) {
-            Some(true) => stacked::<T, R, P, STEP, N, SECOND, 2, 1, 0, K>(rows, along_y, taps),
-            Some(false) => stacked::<T, R, P, STEP, N, SECOND, 2, 1, 1, K>(rows, along_y, taps),
+            Some(true) => stacked::<T, R, P, STEP, N, SECOND, 2, 1, 0, 2>(rows, along_y, taps),
+            Some(false) => stacked::<T, R, P, STEP, N, SECOND, 2, 1, 1, 2>(rows, along_y, taps),
             None => 0,
         }
     }
@@ -303,7 +303,6 @@ where
 /// Writes as many rows as come `K` above each other, and says how many: rows that recur every `PERIOD` rows, `INPUTS`
 /// input rows further, the second of two `LATER` input rows after the first.
 #[inline(always)]
-#[allow(clippy::type_complexity)]
 unsafe fn stacked<
     T,
     R,
