@@ -156,7 +156,7 @@ fn upfirdn2d(
     // Twelve taps have loops of their own, thirteen have not.
     let taps = |choices: &mut Choices<'_>| match choices.one_in(8) {
         true => choices.pick(&[12, 12, 13]),
-        false => 1 + choices.below(6),
+        false => 1 + choices.below(8),
     };
     let taps = [taps(choices), taps(choices)];
     let is_large = limit == LARGE;

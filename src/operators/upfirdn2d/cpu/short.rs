@@ -59,8 +59,8 @@ impl Form {
     }
 }
 
-/// The most sources that rows in stacks have, those of all phases together.
-pub const MOST_SOURCES: usize = 4;
+/// The most sources that rows with as many terms along y as along x have: four in each of two phases.
+pub const MOST_SOURCES: usize = 8;
 
 /// The taps of some rows.
 #[derive(Clone, Copy)]
