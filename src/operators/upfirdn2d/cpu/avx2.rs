@@ -8,6 +8,7 @@ use std::ops::Range;
 use super::FirElement;
 use super::kernel_gradient::{self, Job};
 use super::phases;
+use super::pixels;
 use super::products::{self, Pairs, Products};
 use super::registers::{Access, Register};
 use super::rows::{Rows, Stores};
@@ -107,7 +108,7 @@ impl Register for F32x8 {
     const LANES: usize = 8;
     const STREAMS: bool = true;
     const PRODUCT_SUMS: usize = 12;
-    const STACK: usize = 2;
+    const MANY: bool = false;
 
     #[inline(always)]
     unsafe fn splat(value: f32) -> Self {
@@ -251,7 +252,7 @@ impl Register for F64x4 {
     const LANES: usize = 4;
     const STREAMS: bool = true;
     const PRODUCT_SUMS: usize = 12;
-    const STACK: usize = 2;
+    const MANY: bool = false;
 
     #[inline(always)]
     unsafe fn splat(value: f64) -> Self {

@@ -7,6 +7,7 @@ use std::ops::Range;
 use super::FirElement;
 use super::kernel_gradient::{self, Job};
 use super::phases;
+use super::pixels;
 use super::products::{self, Pairs, Products};
 use super::registers::{Access, Register};
 use super::rows::{Rows, Stores};
@@ -119,7 +120,7 @@ macro_rules! register {
             const LANES: usize = $lanes;
             const STREAMS: bool = true;
             const PRODUCT_SUMS: usize = 24;
-            const STACK: usize = 4;
+            const MANY: bool = true;
 
             #[inline(always)]
             unsafe fn splat(value: $number) -> Self {

@@ -8,9 +8,25 @@ macro_rules! level_loops {
             $register: Access<T>,
         {
             #[target_feature(enable = $features)]
-            unsafe fn write_short(rows: &ShortRows<'_, T>) -> bool {
+            unsafe fn write_direct(rows: &ShortRows<'_, T>, taps: &[$number]) -> bool {
                 // SAFETY: the caller's promise.
-                unsafe { short::write::<T, Self>(rows) }
+                unsafe { short::direct::<T, Self>(rows, taps) }
+            }
+            #[target_feature(enable = $features)]
+            unsafe fn write_separable<const P: usize, const STEP: usize, const N: usize, const SECOND: usize>(
+                rows: &ShortRows<'_, T>,
+                taps: [&[$number]; 2],
+            ) -> bool {
+                // SAFETY: the caller's promise.
+                unsafe { short::separable::<T, Self, P, STEP, N, SECOND>(rows, taps) }
+            }
+            #[target_feature(enable = $features)]
+            unsafe fn write_pixels<const P: usize, const STEP: usize, const N: usize, const SECOND: usize>(
+                rows: &ShortRows<'_, T>,
+                taps: [&[$number]; 2],
+            ) -> bool {
+                // SAFETY: the caller's promise.
+                unsafe { pixels::write::<T, Self, P, STEP, N, SECOND>(rows, taps) }
             }
         }
 

@@ -7,8 +7,8 @@ use std::ops::Range;
 
 use super::registers::Access;
 use super::rows::{Ahead, LINE};
-use super::short::{Form, RowTaps, ShortRows};
-use super::stacks::{Several, Single, Stack};
+use super::short::ShortRows;
+use super::stacks::{Single, Stack};
 use super::sums::{Few, Many};
 use crate::core::dtype::Element;
 
@@ -22,59 +22,43 @@ const AT_ONCE_BYTES: usize = 4096;
 /// Larger pixels are better summed row by row: too few of them fit into that.
 const MOST_BYTES: usize = 512;
 
-/// As [`short::write`](super::short::write), for columns of several elements.
+/// As [`short::separable`](super::short::separable), for columns of several elements.
 ///
 /// # Safety
 /// As there.
 #[inline(always)]
-pub unsafe fn write<T, R>(rows: &ShortRows<'_, T>) -> bool
+pub unsafe fn write<T, R, const P: usize, const STEP: usize, const N: usize, const SECOND: usize>(
+    rows: &ShortRows<'_, T>,
+    taps: [&[R::Number]; 2],
+) -> bool
 where
     T: Element<Compute = R::Number>,
     R: Access<T>,
 {
-    // SAFETY: the caller's promise, handed on.
-    unsafe {
-        match LINE / (R::LANES * size_of::<T>()) {
-            1 => of_lines::<T, R, 1>(rows),
-            2 => of_lines::<T, R, 2>(rows),
-            _ => false,
-        }
-    }
-}
-
-/// A line is `B` registers.
-#[inline(always)]
-unsafe fn of_lines<T, R, const B: usize>(rows: &ShortRows<'_, T>) -> bool
-where
-    T: Element<Compute = R::Number>,
-    R: Access<T>,
-{
-    let RowTaps::Separable(y, x) = rows.taps else { return false };
-    let of_whole_lines = rows.pixel.is_multiple_of(B * R::LANES) && rows.pixel * size_of::<T>() <= MOST_BYTES;
+    let line = LINE / size_of::<T>();
+    let of_whole_lines = rows.pixel.is_multiple_of(line) && rows.pixel * size_of::<T>() <= MOST_BYTES;
     // Lines that begin in one pixel and end in the next could not be streamed.
     let begin_alike = rows.target as usize | rows.rows.target as usize | rows.planes.target as usize;
-    if !R::STREAMS || !of_whole_lines || rows.streaming && !begin_alike.is_multiple_of(LINE) {
+    if !of_whole_lines || rows.streaming && !begin_alike.is_multiple_of(LINE) {
         return false;
     }
     // SAFETY: the caller's promise, handed on.
     unsafe {
-        match rows.form {
-            Form::Plain3 => separable::<T, R, B, 1, 1, 3, 0>(rows, y, x),
-            Form::Plain4 => separable::<T, R, B, 1, 1, 4, 0>(rows, y, x),
-            Form::Up4(false) => separable::<T, R, B, 2, 1, 2, 0>(rows, y, x),
-            Form::Up4(true) => separable::<T, R, B, 2, 1, 2, 1>(rows, y, x),
-            Form::Down4 => separable::<T, R, B, 1, 2, 4, 0>(rows, y, x),
+        match line / R::LANES {
+            1 => separable::<T, R, 1, P, STEP, N, SECOND>(rows, taps),
+            2 => separable::<T, R, 2, P, STEP, N, SECOND>(rows, taps),
+            _ => return false,
         }
     }
     true
 }
 
-/// `P` phases of `N` terms over `STEP` columns a period; the second phase starts `SECOND` columns later.
+/// `P` phases of `N` terms over `STEP` columns a period; the second phase starts `SECOND` columns later. A line is `B`
+/// registers.
 #[inline(always)]
 unsafe fn separable<T, R, const B: usize, const P: usize, const STEP: usize, const N: usize, const SECOND: usize>(
     rows: &ShortRows<'_, T>,
-    along_y: &[R::Number],
-    along_x: &[R::Number],
+    [along_y, along_x]: [&[R::Number]; 2],
 ) where
     T: Element<Compute = R::Number>,
     R: Access<T>,
@@ -92,35 +76,10 @@ unsafe fn separable<T, R, const B: usize, const P: usize, const STEP: usize, con
             let sum = Single::<_, STEP>(Many::<T, R> { sources: rows.sources, taps: along_y, moved: 0 });
             return pixels.all::<_, 1>([sum; 2]);
         }
-        // Two rows at once, where there are registers for them; all that they read falls into the same sets of the
-        // first-level cache, which have no room for twice as many.
-        let pitch = rows.pitch();
-        let stacked = match (P, STEP) {
-            _ if R::STACK < 4 || rows.rows.count < 2 => 0,
-            (2, 1) if rows.phases == 2 && rows.rows.source == pitch => {
-                let stacked = rows.rows.count & !1;
-                let pixels = Pixels { rows: &rows.before(stacked), ..pixels };
-                if rows.sources[N] == rows.sources[0] {
-                    pixels.all::<_, 2>([Several::<T, R, N, 2, 1, 0>::new(rows.sources[0], pitch, along_y); 2]);
-                } else {
-                    pixels.all::<_, 2>([Several::<T, R, N, 2, 1, 1>::new(rows.sources[0], pitch, along_y); 2]);
-                }
-                stacked
-            }
-            (1, 1) if rows.phases == 1 && rows.rows.source == pitch => {
-                let stacked = rows.rows.count & !1;
-                let pixels = Pixels { rows: &rows.before(stacked), ..pixels };
-                pixels.all::<_, 2>([Several::<T, R, N, 1, 1, 0>::new(rows.sources[0], pitch, along_y); 2]);
-                stacked
-            }
-            _ => 0,
-        };
-        let mut sources = [rows.sources[0]; super::short::MOST_SOURCES];
-        let rows = rows.after(stacked, &mut sources);
         let second = N * (rows.phases - 1);
         let first = Few::<T, R, N>::new(rows.sources, along_y).staying_at(rows.zeros);
         let second = Few::<T, R, N>::new(&rows.sources[second..], &along_y[second..]).staying_at(rows.zeros);
-        Pixels { rows: &rows, ..pixels }.all::<_, 1>([Single::<_, STEP>(first), Single(second)]);
+        pixels.all::<_, 1>([Single::<_, STEP>(first), Single(second)]);
     }
 }
 

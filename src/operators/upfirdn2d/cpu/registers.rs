@@ -14,8 +14,8 @@ pub trait Register: Copy {
     const STREAMS: bool;
     /// For how many product sums there are registers beside those for the factors.
     const PRODUCT_SUMS: usize;
-    /// For how many output rows at once there are registers, in kernels of a few taps: one, two or four.
-    const STACK: usize;
+    /// Whether there are as many as the taps of a small kernel and the sums of several rows need.
+    const MANY: bool;
 
     /// The same number in every place.
     ///
@@ -140,7 +140,7 @@ impl<C: Compute> Register for Portable<C> {
     const LANES: usize = PORTABLE;
     const STREAMS: bool = false;
     const PRODUCT_SUMS: usize = 4;
-    const STACK: usize = 1;
+    const MANY: bool = false;
 
     #[inline(always)]
     unsafe fn splat(value: C) -> Self {

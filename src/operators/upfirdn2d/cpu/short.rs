@@ -3,7 +3,6 @@
 //! paths, in the same order.
 #![allow(clippy::needless_range_loop)] // Closures would be compiled without the level's instructions.
 
-use super::pixels;
 use super::registers::Access;
 use super::rows::{Ahead, LINE, Rows};
 use super::stacks::{Several, Single};
@@ -160,60 +159,105 @@ impl<'a, T: Element> ShortRows<'a, T> {
     }
 }
 
-/// A register that can write such rows.
+/// A register that can write such rows: each loop is a function of its own, so that none takes long to compile.
 pub trait Short<T: Element<Compute = Self::Number>>: Access<T> {
-    /// Writes the rows; false, with nothing done, where that is not compiled for this register.
+    /// As [`direct`].
     ///
     /// # Safety
-    /// The register's level was detected, the columns inside are readable in every source row, and
-    /// `count` outputs writable in every target row.
-    unsafe fn write_short(_rows: &ShortRows<'_, T>) -> bool {
+    /// As there.
+    unsafe fn write_direct(_rows: &ShortRows<'_, T>, _taps: &[Self::Number]) -> bool {
+        false
+    }
+
+    /// As [`separable`].
+    ///
+    /// # Safety
+    /// As there.
+    unsafe fn write_separable<const P: usize, const STEP: usize, const N: usize, const SECOND: usize>(
+        _rows: &ShortRows<'_, T>,
+        _taps: [&[Self::Number]; 2],
+    ) -> bool {
+        false
+    }
+
+    /// As [`pixels::write`](super::pixels::write).
+    ///
+    /// # Safety
+    /// As there.
+    unsafe fn write_pixels<const P: usize, const STEP: usize, const N: usize, const SECOND: usize>(
+        _rows: &ShortRows<'_, T>,
+        _taps: [&[Self::Number]; 2],
+    ) -> bool {
         false
     }
 }
 
-/// As [`Short::write_short`].
+/// Writes the rows; false, with nothing done, where that is not compiled for this register.
 ///
 /// # Safety
-/// As there.
-#[inline(always)]
+/// The register's level was detected, the columns inside are readable in every source row, and `count` outputs
+/// writable in every target row.
 pub unsafe fn write<T, R>(rows: &ShortRows<'_, T>) -> bool
 where
     T: Element<Compute = R::Number>,
-    R: Access<T>,
+    R: Short<T>,
 {
-    if rows.pixel > 1 {
-        // SAFETY: the caller's promise, handed on.
-        return unsafe { pixels::write::<T, R>(rows) };
-    }
-    // Half-precision numbers that fill so little of a line are better widened once, where each is read often.
-    if R::LANES * size_of::<T>() < LINE / 2 && rows.form != Form::Down4 {
-        return false;
-    }
     // SAFETY: the caller's promise, handed on.
     unsafe {
         match (rows.form, rows.taps) {
-            (Form::Plain4, RowTaps::Direct(taps)) if rows.sources.len() == 4 && taps.len() == 16 => {
-                direct::<T, R>(rows, taps);
-                true
+            (Form::Plain4, RowTaps::Direct(taps)) if !is_widened_first::<T, R>(rows.form) => {
+                R::write_direct(rows, taps)
             }
             (_, RowTaps::Direct(_)) => false,
-            (Form::Plain3, RowTaps::Separable(y, x)) => separable::<T, R, 1, 1, 3, 0>(rows, y, x),
-            (Form::Plain4, RowTaps::Separable(y, x)) => separable::<T, R, 1, 1, 4, 0>(rows, y, x),
-            (Form::Up4(false), RowTaps::Separable(y, x)) => separable::<T, R, 2, 1, 2, 0>(rows, y, x),
-            (Form::Up4(true), RowTaps::Separable(y, x)) => separable::<T, R, 2, 1, 2, 1>(rows, y, x),
-            (Form::Down4, RowTaps::Separable(y, x)) => separable::<T, R, 1, 2, 4, 0>(rows, y, x),
+            (Form::Plain3, RowTaps::Separable(y, x)) => of_form::<T, R, 1, 1, 3, 0>(rows, [y, x]),
+            (Form::Plain4, RowTaps::Separable(y, x)) => of_form::<T, R, 1, 1, 4, 0>(rows, [y, x]),
+            (Form::Up4(false), RowTaps::Separable(y, x)) => of_form::<T, R, 2, 1, 2, 0>(rows, [y, x]),
+            (Form::Up4(true), RowTaps::Separable(y, x)) => of_form::<T, R, 2, 1, 2, 1>(rows, [y, x]),
+            (Form::Down4, RowTaps::Separable(y, x)) => of_form::<T, R, 1, 2, 4, 0>(rows, [y, x]),
         }
     }
 }
 
-/// Kernels of four by four taps that have no factors.
+/// Half-precision numbers that fill so little of a line are better widened once, where each is read often.
+fn is_widened_first<T: Element<Compute = R::Number>, R: Access<T>>(form: Form) -> bool {
+    R::LANES * size_of::<T>() < LINE / 2 && form != Form::Down4
+}
+
+/// Rows of planes or of pixels.
+///
+/// # Safety
+/// As [`write`].
+unsafe fn of_form<T, R, const P: usize, const STEP: usize, const N: usize, const SECOND: usize>(
+    rows: &ShortRows<'_, T>,
+    taps: [&[R::Number]; 2],
+) -> bool
+where
+    T: Element<Compute = R::Number>,
+    R: Short<T>,
+{
+    // SAFETY: the caller's promise, handed on.
+    unsafe {
+        match rows.pixel {
+            1 if is_widened_first::<T, R>(rows.form) => false,
+            1 => R::write_separable::<P, STEP, N, SECOND>(rows, taps),
+            _ => R::write_pixels::<P, STEP, N, SECOND>(rows, taps),
+        }
+    }
+}
+
+/// Kernels of four by four taps that have no factors. False, with nothing done, for others and for pixels.
+///
+/// # Safety
+/// As [`write`].
 #[inline(always)]
-unsafe fn direct<T, R>(rows: &ShortRows<'_, T>, taps: &[R::Number])
+pub unsafe fn direct<T, R>(rows: &ShortRows<'_, T>, taps: &[R::Number]) -> bool
 where
     T: Element<Compute = R::Number>,
     R: Access<T>,
 {
+    if (rows.pixel, rows.sources.len(), taps.len()) != (1, 4, 16) {
+        return false;
+    }
     // SAFETY: the promise of `write`.
     unsafe {
         let mut registers = [[R::splat(taps[0]); 4]; 4];
@@ -222,7 +266,7 @@ where
         }
         let (taps, pitch) = (&registers, rows.pitch());
         // With fewer registers taps would be loaded for every product.
-        let stacked = if R::STACK == 4 && rows.rows.source == pitch { rows.in_stacks(4) } else { 0 };
+        let stacked = if R::MANY && rows.rows.source == pitch { rows.in_stacks(4) } else { 0 };
         if stacked > 0 {
             let windows = Direct::<T, R, 7, 4> { first: rows.sources[0], pitch, taps };
             Writer::<T, 4>::new(&rows.before(stacked)).all([windows; 2]);
@@ -232,15 +276,18 @@ where
         let windows = Direct::<T, R, 4, 4> { first: rows.sources[0], pitch, taps };
         Writer::<T, 1>::new(&rows).all([windows; 2]);
     }
+    true
 }
 
 /// `P` phases of `N` terms over `STEP` inputs a period; the second phase starts `SECOND` inputs later. False, with
 /// nothing done, where a window reaches past the next register.
+///
+/// # Safety
+/// As [`write`].
 #[inline(always)]
-unsafe fn separable<T, R, const P: usize, const STEP: usize, const N: usize, const SECOND: usize>(
+pub unsafe fn separable<T, R, const P: usize, const STEP: usize, const N: usize, const SECOND: usize>(
     rows: &ShortRows<'_, T>,
-    along_y: &[R::Number],
-    along_x: &[R::Number],
+    [along_y, along_x]: [&[R::Number]; 2],
 ) -> bool
 where
     T: Element<Compute = R::Number>,
@@ -254,12 +301,9 @@ where
         let taps = taps_along_x::<R, P, N>(along_x);
         // As many terms along y as along x is the usual case; others are rows at the border, too.
         if rows.sources.len() == N * rows.phases {
-            let stacked = match (P, STEP, R::STACK) {
-                (2, 1, 2..) => upsampled::<T, R, P, STEP, N, SECOND>(rows, along_y, taps),
-                (1, 1, 4) => stacked::<T, R, P, STEP, N, SECOND, 1, 1, 0, 4>(rows, along_y, taps),
-                (1, 1, 2) => stacked::<T, R, P, STEP, N, SECOND, 1, 1, 0, 2>(rows, along_y, taps),
-                (1, 2, 2..) => stacked::<T, R, P, STEP, N, SECOND, 1, 2, 0, 2>(rows, along_y, taps),
-                _ => 0,
+            let stacked = match P {
+                2 => upsampled::<T, R, P, STEP, N, SECOND>(rows, along_y, taps),
+                _ => stacked::<T, R, P, STEP, N, SECOND, 1, STEP, 0>(rows, along_y, taps),
             };
             if stacked == rows.rows.count {
                 return true;
@@ -279,7 +323,7 @@ where
     true
 }
 
-/// Writes the rows of both phases, where outputs are twice as many, two above each other, and says how many.
+/// As [`stacked`], for the rows of both phases where outputs are twice as many.
 #[inline(always)]
 unsafe fn upsampled<T, R, const P: usize, const STEP: usize, const N: usize, const SECOND: usize>(
     rows: &ShortRows<'_, T>,
@@ -293,14 +337,14 @@ where
     // SAFETY: the promise of `write`.
     unsafe {
         match rows.sources.get(N).map(|&second| second == rows.sources[0]) {
-            Some(true) => stacked::<T, R, P, STEP, N, SECOND, 2, 1, 0, 2>(rows, along_y, taps),
-            Some(false) => stacked::<T, R, P, STEP, N, SECOND, 2, 1, 1, 2>(rows, along_y, taps),
+            Some(true) => stacked::<T, R, P, STEP, N, SECOND, 2, 1, 0>(rows, along_y, taps),
+            Some(false) => stacked::<T, R, P, STEP, N, SECOND, 2, 1, 1>(rows, along_y, taps),
             None => 0,
         }
     }
 }
 
-/// Writes as many rows as come `K` above each other, and says how many: rows that recur every `PERIOD` rows, `INPUTS`
+/// Writes as many rows as come two above each other, and says how many: rows that recur every `PERIOD` rows, `INPUTS`
 /// input rows further, the second of two `LATER` input rows after the first.
 #[inline(always)]
 unsafe fn stacked<
@@ -313,7 +357,6 @@ unsafe fn stacked<
     const PERIOD: usize,
     const INPUTS: usize,
     const LATER: usize,
-    const K: usize,
 >(
     rows: &ShortRows<'_, T>,
     along_y: &[R::Number],
@@ -323,7 +366,7 @@ where
     T: Element<Compute = R::Number>,
     R: Access<T>,
 {
-    let (first, count) = (rows.sources[0], rows.in_stacks(K));
+    let (first, count) = (rows.sources[0], rows.in_stacks(2));
     let pitch = rows.pitch();
     let recur = rows.phases == PERIOD && rows.rows.source == pitch.wrapping_mul(INPUTS as isize);
     // Where a row of zeros is among the sources, there is but one row.
@@ -333,7 +376,7 @@ where
     // SAFETY: the promise of `write`; the sources of rows inside are as far apart as rows are.
     unsafe {
         let sum = Several::<T, R, N, PERIOD, INPUTS, LATER>::new(first, pitch, along_y);
-        Writer::<T, K>::new(&rows.before(count)).all([Separable::<R, _, P, STEP, N, SECOND> { sum, taps }; 2]);
+        Writer::<T, 2>::new(&rows.before(count)).all([Separable::<R, _, P, STEP, N, SECOND> { sum, taps }; 2]);
     }
     count
 }

@@ -9,7 +9,7 @@ use super::plan::{Order, Plan};
 use super::rows::{Ahead, Rows, Stores};
 use super::runs::{Runs, ZEROS, rows_inside, run_of_all, run_of_pairs, runs};
 use super::scratch::Scratch;
-use super::short::{Form, RowTaps, ShortRows};
+use super::short::{self, Form, RowTaps, ShortRows};
 use super::strip::{Strip, Terms};
 use super::sums::{Filter, Sums};
 use super::twins::PairedRows;
@@ -272,7 +272,7 @@ impl<C: Compute> Worker<C> {
                 }
                 let taps = RowTaps::Separable(&self.runs.taps[run.terms.clone()], self.terms.taps());
                 let terms = (&sources[..run.terms.len()], taps, run.phases);
-                if !R::write_short(&self.short_rows(form, terms, (target, run.rows, planes), ahead)) {
+                if !short::write::<T, R>(&self.short_rows(form, terms, (target, run.rows, planes), ahead)) {
                     return false;
                 }
             }
@@ -482,7 +482,7 @@ impl<C: Compute> Worker<C> {
         let terms = (&sources[..], RowTaps::Direct(&self.taps.full), 1);
         let short = self.short_rows(form, terms, (self.target(tile, run.first), rows, Rows::ONE), ahead);
         // SAFETY: the promise of `run`.
-        if unsafe { R::write_short(&short) } { run.first..run.first + run.count } else { 0..0 }
+        if unsafe { short::write::<T, R>(&short) } { run.first..run.first + run.count } else { 0..0 }
     }
 
     /// Input rows are prepared into a ring, and each output is one sum over rows and columns.
