@@ -6,10 +6,9 @@
 use std::ops::Range;
 
 use super::registers::Access;
-use super::rows::{Ahead, LINE};
+use super::rows::{Ahead, LINE, Rows};
 use super::short::ShortRows;
-use super::stacks::{Single, Stack};
-use super::sums::{Few, Many};
+use super::sums::{Few, Many, Sum};
 use crate::core::dtype::Element;
 
 /// The most columns of a window.
@@ -73,13 +72,12 @@ unsafe fn separable<T, R, const B: usize, const P: usize, const STEP: usize, con
         }
         let pixels = Pixels::<T, R, B, P, STEP, N, SECOND> { rows, taps };
         if rows.sources.len() != N * rows.phases {
-            let sum = Single::<_, STEP>(Many::<T, R> { sources: rows.sources, taps: along_y, moved: 0 });
-            return pixels.all::<_, 1>([sum; 2]);
+            return pixels.all([Many::<T, R> { sources: rows.sources, taps: along_y, moved: 0 }; 2]);
         }
         let second = N * (rows.phases - 1);
         let first = Few::<T, R, N>::new(rows.sources, along_y).staying_at(rows.zeros);
         let second = Few::<T, R, N>::new(&rows.sources[second..], &along_y[second..]).staying_at(rows.zeros);
-        pixels.all::<_, 1>([Single::<_, STEP>(first), Single(second)]);
+        pixels.all([first, second]);
     }
 }
 
@@ -105,12 +103,12 @@ where
     T: Element<Compute = R::Number>,
     R: Access<T>,
 {
-    /// Writes all rows, `K` at once; the sums along y are those of each phase.
+    /// Writes all rows; the sums along y are those of each phase.
     #[inline(always)]
-    unsafe fn all<S: Stack<R, K> + Copy, const K: usize>(&self, sums: [S; 2]) {
+    unsafe fn all<S: Sum<R> + Copy>(&self, sums: [S; 2]) {
+        let ShortRows { rows: Rows { count, source, target: row }, phases, planes, .. } = *self.rows;
         let rows = self.rows;
-        let ((turns, phases), planes) = (rows.turns(K), rows.planes);
-        let ahead = rows.ahead.map_or(Ahead::NONE, |ahead| ahead.of(S::NEW_ROWS));
+        let ahead = rows.ahead.map_or(Ahead::NONE, |ahead| ahead.of(STEP));
         // A multiple of the phases.
         let at_once = (AT_ONCE_BYTES / (rows.pixel * size_of::<T>())) & !1;
         for plane in 0..planes.count as isize {
@@ -119,8 +117,8 @@ where
                 sum.advance(planes.source.wrapping_mul(plane));
             }
             let mut target = rows.target.wrapping_byte_offset(planes.target.wrapping_mul(plane));
-            let mut last = rows.last(K).wrapping_offset(planes.source.wrapping_mul(plane));
-            for _ in 0..turns.count {
+            let mut last = rows.last(1).wrapping_offset(planes.source.wrapping_mul(plane));
+            for _ in 0..count {
                 let (sum, mut first) = (sums[phase], 0);
                 while first < rows.count {
                     let outputs = first..(first + at_once).min(rows.count);
@@ -129,26 +127,26 @@ where
                         // SAFETY: the promise of `write`.
                         unsafe {
                             match rows.streaming {
-                                false => self.line::<S, K, false>(&sum, target, (&outputs, line), (last, ahead)),
-                                true => self.line::<S, K, true>(&sum, target, (&outputs, line), (last, ahead)),
+                                false => self.line::<S, false>(&sum, target, (&outputs, line), (last, ahead)),
+                                true => self.line::<S, true>(&sum, target, (&outputs, line), (last, ahead)),
                             }
                         }
                     }
                 }
-                sums[phase].advance(turns.source);
+                sums[phase].advance(source);
                 phase += 1;
                 if phase == phases {
                     phase = 0;
-                    last = last.wrapping_offset(turns.source);
+                    last = last.wrapping_offset(source);
                 }
-                target = target.wrapping_byte_offset(turns.target);
+                target = target.wrapping_byte_offset(row);
             }
         }
     }
 
-    /// One line of some pixels of `K` rows.
+    /// One line of some pixels of a row.
     #[inline(always)]
-    unsafe fn line<S: Stack<R, K>, const K: usize, const STREAMS: bool>(
+    unsafe fn line<S: Sum<R>, const STREAMS: bool>(
         &self,
         sum: &S,
         target: *mut T,
@@ -165,7 +163,7 @@ where
         unsafe {
             let zero = R::splat(R::Number::default());
             // The columns of a window, of which `STEP` are new with each period.
-            let mut window = [[[zero; B]; K]; MOST_COLUMNS];
+            let mut window = [[zero; B]; MOST_COLUMNS];
             for w in 0..SECOND + N - STEP {
                 let at = start + w as isize;
                 if (0..columns).contains(&at) {
@@ -175,7 +173,7 @@ where
             let (mut next, mut q) = (start + (SECOND + N - STEP) as isize, outputs.start);
             while q < outputs.end {
                 let from = (asked as isize + next) * LINE as isize;
-                ahead.ask::<R>(last, (from, STEP * LINE), S::NEW_ROWS);
+                ahead.ask::<R>(last, (from, STEP * LINE), STEP);
                 for w in 0..SECOND + N - STEP {
                     window[w] = window[w + STEP];
                 }
@@ -183,20 +181,18 @@ where
                     let at = next + s as isize;
                     window[SECOND + N - STEP + s] = match (0..columns).contains(&at) {
                         true => sum.block::<B>(at as usize * pixel + place),
-                        false => [[zero; B]; K],
+                        false => [zero; B],
                     };
                 }
                 for p in 0..P {
-                    for k in 0..if q + p < outputs.end { K } else { 0 } {
-                        let row = target.wrapping_byte_offset(rows.rows.target.wrapping_mul(k as isize));
-                        for b in 0..B {
-                            let mut value = window[p * SECOND][k][b].mul(self.taps[p][0]);
-                            for n in 1..N {
-                                value = window[p * SECOND + n][k][b].multiply_add(self.taps[p][n], value);
-                            }
-                            let at = row.wrapping_add((q + p) * pixel + place + b * R::LANES);
-                            if STREAMS { value.stream(at) } else { value.store(at) }
+                    // The last period may lack its second output.
+                    for b in 0..if q + p < outputs.end { B } else { 0 } {
+                        let mut value = window[p * SECOND][b].mul(self.taps[p][0]);
+                        for n in 1..N {
+                            value = window[p * SECOND + n][b].multiply_add(self.taps[p][n], value);
                         }
+                        let at = target.wrapping_add((q + p) * pixel + place + b * R::LANES);
+                        if STREAMS { value.stream(at) } else { value.store(at) }
                     }
                 }
                 (next, q) = (next + STEP as isize, q + P);

@@ -59,7 +59,7 @@ impl Form {
 }
 
 /// The most sources that rows with as many terms along y as along x have: four in each of two phases.
-pub const MOST_SOURCES: usize = 8;
+const MOST_SOURCES: usize = 8;
 
 /// The taps of some rows.
 #[derive(Clone, Copy)]
@@ -107,7 +107,7 @@ pub struct ShortRows<'a, T: Element> {
 impl<'a, T: Element> ShortRows<'a, T> {
     /// Bytes from one source to the next, which is alike for all where none is a row of zeros.
     #[inline(always)]
-    pub fn pitch(&self) -> isize {
+    fn pitch(&self) -> isize {
         (self.sources[1] as isize).wrapping_sub(self.sources[0] as isize)
     }
 
@@ -139,13 +139,13 @@ impl<'a, T: Element> ShortRows<'a, T> {
 
     /// The first rows.
     #[inline(always)]
-    pub fn before(&self, count: usize) -> Self {
+    fn before(&self, count: usize) -> Self {
         ShortRows { rows: Rows { count, ..self.rows }, ..*self }
     }
 
     /// The rows after whole periods of them, with their sources in `sources`.
     #[inline(always)]
-    pub fn after(&self, count: usize, sources: &'a mut [*const T; MOST_SOURCES]) -> Self {
+    fn after(&self, count: usize, sources: &'a mut [*const T; MOST_SOURCES]) -> Self {
         let moved = self.rows.source.wrapping_mul((count / self.phases) as isize);
         for (source, &from) in sources.iter_mut().zip(self.sources) {
             *source = from.wrapping_byte_offset(moved);
