@@ -22,6 +22,11 @@ pub fn is_streaming(bytes: usize) -> bool {
     bytes > last_level_cache()
 }
 
+/// Whether elements stand for several places.
+fn is_broadcast(input: &Parts) -> bool {
+    input.strides.iter().zip(input.shape().iter()).any(|(&stride, &length)| stride == 0 && length > 1)
+}
+
 /// Writes `formula` of the inputs' elements to the output. All have the output's shape (a broadcast
 /// input has strides of zero) and element type `T`, but the last input may be of any type. An input
 /// may be the output itself.
@@ -46,7 +51,9 @@ pub fn map<T: SimdElement, const N: usize>(
         return Ok(());
     }
     let in_place = inputs.iter().any(|input| input.pointer == output.pointer);
-    let streaming = !in_place && is_streaming(bytes);
+    // A broadcast input takes no room to speak of.
+    let broadcast = inputs.iter().filter(|input| is_broadcast(input)).count();
+    let streaming = !in_place && is_streaming(bytes - broadcast * elements * size as usize);
     let operand = |parts: &Parts| (parts.pointer, parts.strides.clone());
     let walk = Walk::new(output.shape(), operand(output), inputs.map(|input| operand(input)));
     if let Some(pattern) = pattern::<T, N>(&walk, elements, last_dtype) {
