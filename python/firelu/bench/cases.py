@@ -93,22 +93,19 @@ def _filter(
             x = _channels_last(x)
         return x, functional.upfirdn2d(x, kernel, **arguments, gain=gain)
 
-    def of_forward(factor: float, x: Array, y: Array) -> tuple[float, Run, Run]:
+    def calls(x: Array, y: Array) -> tuple[Run, Run]:
         return (
-            factor,
             lambda: functional.upfirdn2d(x, kernel, **arguments, gain=gain, out=y),
             lambda: functional.upfirdn2d(x, kernel, **arguments, gain=gain),
         )
 
     def forward(with_peers: bool) -> Case:
         x, y = arrays()
-        _, with_out, allocating = of_forward(1.0, x, y)
         compared = peers.filter_peers(x, TAPS, up, down, pad, gain) if with_peers and compare else {}
         return Case(
             name,
             x.nbytes + y.nbytes,
-            with_out,
-            allocating,
+            *calls(x, y),
             compared,
             goal,
         )
@@ -121,7 +118,7 @@ def _filter(
             x.nbytes + dy.nbytes,
             lambda: functional.upfirdn2d_gradient(dy, kernel, x.shape, **arguments, gain=gain, out=dx),
             lambda: functional.upfirdn2d_gradient(dy, kernel, x.shape, **arguments, gain=gain),
-            of_forward=of_forward(1.2, x, y),
+            of_forward=(1.2, *calls(x, y)),
         )
 
     def kernel_gradient(with_peers: bool) -> Case:
@@ -132,7 +129,7 @@ def _filter(
             x.nbytes + dy.nbytes,
             lambda: functional.upfirdn2d_kernel_gradient(x, dy, kernel.shape, **arguments, gain=gain, out=dk),
             lambda: functional.upfirdn2d_kernel_gradient(x, dy, kernel.shape, **arguments, gain=gain),
-            of_forward=of_forward(3.0, x, y),
+            of_forward=(3.0, *calls(x, y)),
         )
 
     yield name, forward
