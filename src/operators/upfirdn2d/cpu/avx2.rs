@@ -9,12 +9,11 @@ use super::FirElement;
 use super::kernel_gradient::{self, Job};
 use super::phases;
 use super::pixels;
-use super::products::{self, Pairs, Products};
+use super::products::{self, Pairs, Part, Products};
 use super::registers::{Access, Register};
 use super::rows::{Rows, Stores};
 use super::scratch::Scratch;
 use super::short::{self, Short, ShortRows};
-use super::strip::Strip;
 use super::sums::{self, Sums};
 use super::tile::{Tile, Worker};
 use super::twins::{self, PairedRows};
@@ -225,12 +224,12 @@ impl Register for F32x8 {
     }
 
     #[inline(always)]
-    fn sum(self) -> f64 {
+    fn sums(self) -> [f64; 4] {
         // SAFETY: as in `mul`.
         unsafe {
             let low = _mm256_cvtps_pd(_mm256_castps256_ps128(self.0));
             let high = _mm256_cvtps_pd(_mm256_extractf128_ps::<1>(self.0));
-            F64x4(_mm256_add_pd(low, high)).sum()
+            F64x4(_mm256_add_pd(low, high)).sums()
         }
     }
     #[inline(always)]
@@ -351,11 +350,12 @@ impl Register for F64x4 {
     }
 
     #[inline(always)]
-    fn sum(self) -> f64 {
+    fn sums(self) -> [f64; 4] {
         // SAFETY: as in `mul`.
         unsafe {
-            let pair = _mm_add_pd(_mm256_castpd256_pd128(self.0), _mm256_extractf128_pd::<1>(self.0));
-            _mm_cvtsd_f64(_mm_add_sd(pair, _mm_unpackhi_pd(pair, pair)))
+            let mut sums = [0.0; 4];
+            _mm256_storeu_pd(sums.as_mut_ptr(), self.0);
+            sums
         }
     }
     #[inline(always)]

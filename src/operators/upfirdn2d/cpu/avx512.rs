@@ -8,12 +8,11 @@ use super::FirElement;
 use super::kernel_gradient::{self, Job};
 use super::phases;
 use super::pixels;
-use super::products::{self, Pairs, Products};
+use super::products::{self, Pairs, Part, Products};
 use super::registers::{Access, Register};
 use super::rows::{Rows, Stores};
 use super::scratch::Scratch;
 use super::short::{self, Short, ShortRows};
-use super::strip::Strip;
 use super::sums::{self, Filter, Sums};
 use super::tile::{Tile, Worker};
 use super::twins::{self, PairedRows};
@@ -207,12 +206,12 @@ register!(
             _ => next,
         }
     },
-    fn sum(self) -> f64 {
+    fn sums(self) -> [f64; 4] {
         // SAFETY: as in `mul`.
         unsafe {
             let low = _mm512_cvtps_pd(_mm512_castps512_ps256(self.0));
             let high = _mm512_cvtps_pd(_mm512_extractf32x8_ps::<1>(self.0));
-            F64x8(_mm512_add_pd(low, high)).sum()
+            F64x8(_mm512_add_pd(low, high)).sums()
         }
     }
 );
@@ -233,11 +232,11 @@ register!(
             _ => next,
         }
     },
-    fn sum(self) -> f64 {
+    fn sums(self) -> [f64; 4] {
         // SAFETY: as in `mul`.
         let (low, high) = unsafe { (_mm512_castpd512_pd256(self.0), _mm512_extractf64x4_pd::<1>(self.0)) };
         // SAFETY: as in `mul`; AVX-512 includes AVX.
-        F64x4(unsafe { _mm256_add_pd(low, high) }).sum()
+        F64x4(unsafe { _mm256_add_pd(low, high) }).sums()
     }
 );
 

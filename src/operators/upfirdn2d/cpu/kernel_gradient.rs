@@ -6,8 +6,8 @@ use std::ops::Range;
 
 use super::FirElement;
 use super::layout::{Layout, Side, copy_strided};
-use super::products::{Pairs, Products, rows_at_once};
-use super::rows::{Ahead, Rows, Stores};
+use super::products::{Pairs, Part, Products, rows_at_once};
+use super::rows::{Ahead, Rows, Stores, ask_for_lines};
 use super::scratch::Scratch;
 use super::strip::Strip;
 use super::sums::Filter;
@@ -16,13 +16,12 @@ use crate::core::error::Result;
 use crate::core::tensor::{Parts, TensorView, TensorViewMut};
 use crate::devices::cpu::features::Level;
 use crate::devices::cpu::{memory, parallel};
-use crate::operators::upfirdn2d::params::{Axis, Geometry, Support, UpFirDn2dArgs};
+use crate::operators::upfirdn2d::params::{Geometry, Support, UpFirDn2dArgs};
 
 /// The most elements of a row that are multiplied at a time.
 const STRIP_ELEMENTS: usize = 1024;
-/// Output rows of a tile, and elements of them: its inputs and outputs stay in the second-level cache.
-const BAND: usize = 64;
-const BAND_ELEMENTS: usize = 1 << 15;
+/// Elements of the inputs or the outputs of a tile: both stay in the second-level cache.
+const BAND_ELEMENTS: i64 = 1 << 16;
 /// The memory that a task should read.
 const TASK_BYTES: f64 = (1 << 20) as f64;
 /// The memory for the sums of all tasks.
@@ -93,24 +92,40 @@ struct Sums(*mut f64);
 // SAFETY: tasks write to disjoint parts of the memory, which outlives them all.
 unsafe impl Sync for Sums {}
 
-/// How planes are cut into strips of columns and bands of rows.
+/// How planes are cut into strips of output columns and bands of input rows.
 struct Grid {
     strip: usize,
-    band: usize,
+    /// The input rows that any output is summed from.
+    inputs: Range<i64>,
+    band: i64,
     bands: usize,
+    /// How many small planes a tile has.
+    planes: usize,
     tiles: usize,
 }
 
 impl Grid {
     fn new(geometry: &Geometry, layout: &Layout) -> Self {
-        let (period, step) = geometry.x.period();
+        let Geometry { x, y } = geometry;
+        let (period, step) = x.period();
         let limit = (STRIP_ELEMENTS / layout.pixel).max(1) as i64;
         let by_input = 1 + limit.saturating_mul(2 * period) / step;
-        let strip = limit.min(by_input).min(geometry.x.output).max(1) as usize;
-        let inputs = (strip as i64 * step / period) as usize * (geometry.y.down / geometry.y.up).max(1) as usize;
-        let band = (BAND_ELEMENTS / (strip.max(inputs) * layout.pixel).max(1)).clamp(1, BAND);
-        let bands = (geometry.y.output as usize).div_ceil(band);
-        Grid { strip, band, bands, tiles: (geometry.x.output as usize).div_ceil(strip) * bands * layout.planes }
+        let strip = limit.min(by_input).min(x.output).max(1);
+        let last = y.support(y.output - 1);
+        let inputs = y.support(0).start.max(0)..(last.start + last.count).min(y.input);
+        let rows = inputs.end - inputs.start;
+        if rows <= 0 {
+            return Grid { strip: 0, inputs, band: 0, bands: 0, planes: 1, tiles: 0 };
+        }
+        // What is read for an input row: its own elements, and those of the outputs that it is the first to meet.
+        let elements = (strip * step / period).max(strip * y.up / y.down).max(1) * layout.pixel as i64;
+        let band = (BAND_ELEMENTS / elements).clamp(1, rows);
+        let bands = (rows as usize).div_ceil(band as usize);
+        let several = bands == 1 && layout.plane_strides().is_some();
+        let planes = if several { ((BAND_ELEMENTS / (elements * band)) as usize).clamp(1, layout.planes) } else { 1 };
+        let strips = (x.output as usize).div_ceil(strip as usize);
+        let tiles = strips * bands * layout.planes.div_ceil(planes);
+        Grid { strip: strip as usize, inputs, band, bands, planes, tiles }
     }
 }
 
@@ -136,159 +151,228 @@ where
 {
     let Job { geometry, layout, grid, .. } = job;
     let (x, y, pixel) = (&geometry.x, &geometry.y, layout.pixel);
-    let most_inputs = (grid.band as i64 * y.down / y.up + y.most_taps() + 1).min(y.input) as usize;
-    let per_strip = grid.bands * layout.planes;
+    let most_inputs = grid.band as usize * grid.planes;
+    let met = (grid.band * y.up + y.taps) / y.down + 1;
+    let most_outputs = met.min(y.output) as usize * grid.planes;
+    let per_strip = grid.bands * layout.planes.div_ceil(grid.planes);
     let mut tile = tiles.start;
     while tile < tiles.end {
         let first = tile / per_strip * grid.strip;
         let columns = first..(first + grid.strip).min(x.output as usize);
         let strip = Strip::new(x, columns.clone(), pixel);
-        let counts = strip.phase_counts();
+        let parts = strip.parts();
+        let repeats = strip.repeats();
+        // Outputs of the compute type that lie one after the other are multiplied where they are.
+        let in_place = strip.is_one_part() && layout.second.dense && size_of::<T>() == size_of::<T::Compute>();
+        let outputs = if in_place { 0 } else { most_outputs * strip.output_length() };
+        let repeated = if repeats { most_inputs * strip.repeated_length() } else { 0 };
         let gathered = strip.inside_length().max(columns.len() * pixel);
-        let lengths = [most_inputs * strip.prepared_length(), grid.band * strip.output_length(), gathered];
-        let [inputs, outputs, gathered] = scratch.numbers::<T::Compute, 3>(lengths)?;
+        let lengths = [most_inputs * strip.prepared_length(), repeated, outputs, gathered];
+        let [inputs, repeated, outputs, gathered] = scratch.numbers::<T::Compute, 4>(lengths)?;
         // SAFETY: the scratch memory just given holds these; what no input fills stays zero.
         unsafe { inputs.write_bytes(0, lengths[0]) };
         let end = tiles.end.min((tile / per_strip + 1) * per_strip);
         while tile < end {
-            let (plane, band) = (tile % per_strip / grid.bands, tile % grid.bands);
+            let (plane, band) = (tile % per_strip / grid.bands * grid.planes, tile % grid.bands);
             tile += 1;
-            let band = band * grid.band..((band + 1) * grid.band).min(y.output as usize);
+            let start = grid.inputs.start + band as i64 * grid.band;
+            let band = start..(start + grid.band).min(grid.inputs.end);
+            let planes = plane..(plane + grid.planes).min(layout.planes);
             let tile =
-                Tile { job, strip: &strip, counts: &counts, plane: layout.offsets(plane), inputs, outputs, gathered };
+                Tile { job, strip: &strip, parts: &parts, planes, inputs, repeated, outputs, gathered, in_place };
             // SAFETY: the caller's promise; rows and columns are inside the tensors, and scratch rows are as
             // long as the strip says.
-            unsafe { tile.add_products::<T, R>(band.start as i64..band.end as i64) };
+            unsafe { tile.add_products::<T, R>(band) };
         }
     }
     Ok(())
 }
 
-/// A strip of a band of output rows.
+/// A strip of a band of input rows, and of all output rows that they meet, of one plane or of several whole ones.
 struct Tile<'a, C> {
     job: &'a Job<'a>,
     strip: &'a Strip,
-    /// How many elements each phase of an output row has.
-    counts: &'a [usize],
-    /// Where the plane starts in both tensors.
-    plane: (isize, isize),
+    parts: &'a [Part],
+    planes: Range<usize>,
     /// Room for prepared input rows.
     inputs: *mut C,
+    /// Room for repeated input rows.
+    repeated: *mut C,
     /// Room for split output rows.
     outputs: *mut C,
     /// Room for a row brought together.
     gathered: *mut C,
+    /// Whether output rows are multiplied where they are.
+    in_place: bool,
+}
+
+/// Rows of each plane of a tile: where the first is, and the bytes from row to row and from plane to plane.
+#[derive(Clone, Copy)]
+struct Stack<C> {
+    first: *const C,
+    row: isize,
+    plane: isize,
 }
 
 impl<C: Compute> Tile<'_, C> {
-    /// Adds the products of the band's rows. All are prepared first: long reads of memory are faster than
-    /// short ones between products. Then a few input rows at a time meet all of their output rows, so that
-    /// both stay in the first-level cache.
+    /// Adds the products of the input rows with all outputs that they meet. All are prepared first: long reads of
+    /// memory are faster than short ones between products. Then a few input rows at a time meet their output rows, so
+    /// that both stay in the first-level cache.
     #[inline(always)]
-    unsafe fn add_products<T, R>(&self, band: Range<i64>)
+    unsafe fn add_products<T, R>(&self, rows: Range<i64>)
     where
         T: Element<Compute = C>,
         R: Filter<T, Number = C> + Products,
     {
         let (y, taps_x) = (&self.job.geometry.y, self.job.geometry.x.taps);
-        let rows = inputs_of(y, &band);
-        // What each input row meets in the band, as if there were no other outputs.
-        let adjoint = Axis { output: band.end - band.start, pad: y.pad - band.start * y.down, ..*y }.transposed();
-        let (whole, (outputs, inputs)) = (adjoint.interior(), y.period());
-        let at_once = rows_at_once::<R>(self.counts[0]) as i64;
-        let (input_pitch, output_pitch) = (self.strip.prepared_length(), self.strip.output_length());
-        // SAFETY: the caller's promise; these rows are inside the tensors.
-        unsafe {
-            self.prepare_inputs::<T, R>(rows.clone());
-            self.split_outputs::<T, R>(band);
+        let adjoint = y.transposed();
+        let (whole, (outputs_on, inputs_on)) = (adjoint.interior(), y.period());
+        let at_once = rows_at_once::<R>(self.parts);
+        let last = adjoint.support(rows.end - 1);
+        let met = adjoint.support(rows.start).start.max(0)..(last.start + last.count).min(y.output);
+        if met.is_empty() {
+            return;
         }
+        // SAFETY: the caller's promise; these rows are inside the tensors.
+        let (outputs, inputs) = unsafe { (self.outputs::<T, R>(met.clone()), self.inputs::<T, R>(rows.clone())) };
+        let first = met.start;
         let mut row = rows.start;
         while row < rows.end {
-            // Several periods of rows that meet no output outside the band, or a single row.
-            let ready = if whole.contains(&row) { (whole.end.min(rows.end) - row) / inputs } else { 0 };
-            let periods = ready.min(at_once);
-            let next = row + (periods * inputs).max(1);
-            // SAFETY: the rows were prepared above.
-            unsafe {
-                for row in row..next.min(row + inputs) {
-                    let Support { start, tap, count } = adjoint.support(row);
-                    let met = start.max(0)..(start + count).min(adjoint.input);
-                    // The adjoint's taps are the kernel's, from its end.
-                    let tap = y.taps - 1 - (tap + (met.start - start) * y.down);
-                    let pairs = Pairs {
-                        counts: self.counts,
-                        input: self.inputs.wrapping_add((row - rows.start) as usize * input_pitch),
-                        outputs: self.outputs.wrapping_add(met.start as usize * output_pitch),
-                        sums: self.job.sums.wrapping_offset((tap * taps_x) as isize),
-                        met: (met.end - met.start).max(0) as usize,
-                        output_pitch,
-                        sums_step: -(y.down * taps_x) as isize,
-                        rows: periods.max(1) as usize,
-                        steps: (inputs as usize * input_pitch, outputs as usize * output_pitch),
-                    };
-                    R::add_products(self.strip, &pairs);
+            // Several periods of rows that meet no output outside the plane, or a single row.
+            let ready = if whole.contains(&row) { (whole.end.min(rows.end) - row) / inputs_on } else { 0 };
+            let periods = (ready as usize).min(at_once);
+            let next = row + (periods as i64 * inputs_on).max(1);
+            for row in row..next.min(row + inputs_on) {
+                let Support { start, tap, count } = adjoint.support(row);
+                let met = start.max(0)..(start + count).min(adjoint.input);
+                // The adjoint's taps are the kernel's, from its end.
+                let tap = y.taps - 1 - (tap + (met.start - start) * y.down);
+                let mut pairs = Pairs {
+                    input: inputs.first.wrapping_byte_offset((row - rows.start) as isize * inputs.row),
+                    outputs: outputs.first.wrapping_byte_offset((met.start - first) as isize * outputs.row),
+                    sums: self.job.sums.wrapping_offset((tap * taps_x) as isize),
+                    met: (met.end - met.start).max(0) as usize,
+                    output_pitch: outputs.row,
+                    sums_step: -(y.down * taps_x) as isize,
+                    rows: periods.max(1),
+                    steps: (inputs_on as isize * inputs.row, outputs_on as isize * outputs.row),
+                    planes: 0,
+                    plane_steps: (inputs.plane, outputs.plane),
+                };
+                let mut left = self.planes.len();
+                while left > 0 {
+                    pairs.planes = (at_once / pairs.rows).clamp(1, left);
+                    left -= pairs.planes;
+                    // SAFETY: the rows were prepared above.
+                    unsafe { R::add_products(self.parts, &pairs) };
+                    pairs.input = pairs.input.wrapping_byte_offset(pairs.planes as isize * inputs.plane);
+                    pairs.outputs = pairs.outputs.wrapping_byte_offset(pairs.planes as isize * outputs.plane);
                 }
             }
             row = next;
         }
     }
 
-    /// Prepares input rows into the scratch memory.
+    /// Prepares input rows in the scratch memory.
     #[inline(always)]
-    unsafe fn prepare_inputs<T, R>(&self, rows: Range<i64>)
+    unsafe fn inputs<T, R>(&self, rows: Range<i64>) -> Stack<C>
     where
         T: Element<Compute = C>,
         R: Filter<T, Number = C>,
     {
-        let (side, strip) = (&self.job.layout.first, self.strip);
-        let (pixel, pitch) = (self.job.layout.pixel, strip.prepared_length());
-        let mut row = rows.start;
-        while row < rows.end {
-            // Rows that have to be brought together come one by one.
-            let count = if side.dense { rows.end - row } else { 1 };
-            let moved = Rows { count: count as usize, source: side.row, target: (pitch * size_of::<C>()) as isize };
-            let from = (row, strip.inside.start, strip.inside_length());
+        let (side, strip, count) = (&self.job.layout.first, self.strip, (rows.end - rows.start) as usize);
+        let prepared = Stack::in_scratch(self.inputs, strip.prepared_length(), count);
+        let stores = ahead(side).map_or(Stores::Cached, Stores::CachedAhead);
+        let runs = self.runs(side, count);
+        let moved = Rows { count: runs.rows, source: side.row, target: prepared.row };
+        for run in 0..runs.count {
+            let (plane, row) = (self.planes.start + run * runs.rows / count, (run * runs.rows % count) as i64);
+            let from = (rows.start + row, strip.inside.start, strip.inside_length());
+            let target = self.inputs.wrapping_byte_offset((run * runs.rows) as isize * prepared.row);
             // SAFETY: the promise of `add_products`.
             unsafe {
-                let source = row_of::<T>(side, self.plane.0, from, pixel, self.gathered.cast());
-                let target = self.inputs.wrapping_add((row - rows.start) as usize * pitch);
-                let stores = ahead(side).map_or(Stores::Cached, Stores::CachedAhead);
+                let plane = self.job.layout.offsets(plane).0;
+                let source = row_of::<T>(side, plane, from, strip.pixel, self.gathered.cast());
                 strip.split::<T, R>(source, target, moved, stores);
             }
-            row += count;
         }
+        if !strip.repeats() {
+            return prepared;
+        }
+        let repeated = Stack::in_scratch(self.repeated, strip.repeated_length(), count);
+        let all = Rows { count: count * self.planes.len(), source: prepared.row, target: repeated.row };
+        // SAFETY: all prepared rows and as many repeated ones have their place in the scratch memory.
+        unsafe { strip.repeat::<R>(prepared.first, self.repeated, all) };
+        repeated
     }
 
-    /// Splits output rows into the scratch memory.
+    /// Output rows where they are, or split in the scratch memory.
     #[inline(always)]
-    unsafe fn split_outputs<T, R>(&self, rows: Range<i64>)
+    unsafe fn outputs<T, R>(&self, rows: Range<i64>) -> Stack<C>
     where
         T: Element<Compute = C>,
         R: Filter<T, Number = C>,
     {
-        let (side, strip) = (&self.job.layout.second, self.strip);
-        let (pixel, pitch) = (self.job.layout.pixel, strip.output_length());
-        let mut row = rows.start;
-        while row < rows.end {
-            let count = if side.dense { rows.end - row } else { 1 };
-            let moved = Rows { count: count as usize, source: side.row, target: (pitch * size_of::<C>()) as isize };
-            let from = (row, strip.columns.start as i64, strip.columns.len() * pixel);
+        let (layout, strip, count) = (self.job.layout, self.strip, (rows.end - rows.start) as usize);
+        let side = &layout.second;
+        let runs = self.runs(side, count);
+        let split = Stack::in_scratch(self.outputs, strip.output_length(), count);
+        let moved = Rows { count: runs.rows, source: side.row, target: split.row };
+        let first = (strip.columns.start as i64, strip.columns.len() * strip.pixel);
+        for run in 0..runs.count {
+            let (plane, row) = (self.planes.start + run * runs.rows / count, (run * runs.rows % count) as i64);
+            let target = self.outputs.wrapping_byte_offset((run * runs.rows) as isize * split.row);
+            let plane = layout.offsets(plane).1;
             // SAFETY: the promise of `add_products`.
             unsafe {
-                let source = row_of::<T>(side, self.plane.1, from, pixel, self.gathered.cast());
-                let target = self.outputs.wrapping_add((row - rows.start) as usize * pitch);
-                strip.split_outputs::<T, R>(source, target, moved, ahead(side));
+                let from = (rows.start + row, first.0, first.1);
+                let source = row_of::<T>(side, plane, from, strip.pixel, self.gathered.cast());
+                if self.in_place {
+                    for row in 0..runs.rows as isize {
+                        ask_for_lines::<R>(
+                            source.wrapping_byte_offset(row * side.row).cast(),
+                            first.1 * size_of::<T>(),
+                        );
+                    }
+                } else {
+                    strip.split_outputs::<T, R>(source, target, moved, ahead(side));
+                }
             }
-            row += count;
+        }
+        if !self.in_place {
+            return split;
+        }
+        let from = layout.offsets(self.planes.start).1 + rows.start as isize * side.row;
+        let first = side.pointer.wrapping_offset(from).cast::<C>().wrapping_add(strip.columns.start * strip.pixel);
+        Stack { first, row: side.row, plane: layout.plane_strides().map_or(0, |strides| strides.1) }
+    }
+
+    /// How the rows of all planes are read: in as long runs as their places allow.
+    fn runs(&self, side: &Side, count: usize) -> Runs {
+        let planes = self.planes.len();
+        let of_side = |(first, second)| if std::ptr::eq(side, &self.job.layout.first) { first } else { second };
+        let stride = self.job.layout.plane_strides().map(of_side);
+        match side.dense {
+            true if planes == 1 || stride == Some(count as isize * side.row) => Runs { count: 1, rows: planes * count },
+            true => Runs { count: planes, rows: count },
+            // Rows that have to be brought together come one by one.
+            false => Runs { count: planes * count, rows: 1 },
         }
     }
 }
 
-/// The input rows inside that a band of output rows needs.
-fn inputs_of(y: &Axis, band: &Range<i64>) -> Range<i64> {
-    let last = y.support(band.end - 1);
-    let start = y.support(band.start).start.max(0);
-    start..(last.start + last.count).min(y.input).max(start)
+/// Rows of the planes of a tile that are read in one go.
+struct Runs {
+    count: usize,
+    rows: usize,
+}
+
+impl<C> Stack<C> {
+    /// Rows of so many elements, one after the other, of which each plane has `count`.
+    fn in_scratch(first: *const C, length: usize, count: usize) -> Self {
+        let row = (length * size_of::<C>()) as isize;
+        Stack { first, row, plane: count as isize * row }
+    }
 }
 
 /// What to ask for while a dense row is read: one that follows.

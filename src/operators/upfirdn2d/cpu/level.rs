@@ -32,9 +32,9 @@ macro_rules! level_loops {
 
         impl Products for $register {
             #[target_feature(enable = $features)]
-            unsafe fn add_products(strip: &Strip, pairs: &Pairs<'_, $number>) {
+            unsafe fn add_products(parts: &[Part], pairs: &Pairs<$number>) {
                 // SAFETY: the caller's promise.
-                unsafe { products::add::<Self>(strip, pairs) }
+                unsafe { products::add::<Self>(parts, pairs) }
             }
         }
 

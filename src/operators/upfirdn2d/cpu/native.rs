@@ -4,12 +4,11 @@ use std::ops::Range;
 
 use super::kernel_gradient::{self, Job};
 use super::phases;
-use super::products::{self, Pairs, Products};
+use super::products::{self, Pairs, Part, Products};
 use super::registers::Portable;
 use super::rows::{Rows, Stores};
 use super::scratch::Scratch;
 use super::short::Short;
-use super::strip::Strip;
 use super::sums::{self, Sums};
 use super::tile::{Tile, Worker};
 use super::twins::PairedRows;
@@ -20,9 +19,9 @@ use crate::core::error::Result;
 impl<C: Compute, T: Element<Compute = C>> Short<T> for Portable<C> {}
 
 impl<C: Compute> Products for Portable<C> {
-    unsafe fn add_products(strip: &Strip, pairs: &Pairs<'_, C>) {
+    unsafe fn add_products(parts: &[Part], pairs: &Pairs<C>) {
         // SAFETY: the caller's promise.
-        unsafe { products::add::<Self>(strip, pairs) }
+        unsafe { products::add::<Self>(parts, pairs) }
     }
 }
 

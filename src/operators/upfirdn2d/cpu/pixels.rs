@@ -3,6 +3,7 @@
 //! those of the other paths, in the same order.
 #![allow(clippy::needless_range_loop)] // Closures would be compiled without the level's instructions.
 
+use std::mem::MaybeUninit;
 use std::ops::Range;
 
 use super::registers::Access;
@@ -36,9 +37,9 @@ where
 {
     let line = LINE / size_of::<T>();
     let of_whole_lines = rows.pixel.is_multiple_of(line) && rows.pixel * size_of::<T>() <= MOST_BYTES;
-    // Lines that begin in one pixel and end in the next could not be streamed.
-    let begin_alike = rows.target as usize | rows.rows.target as usize | rows.planes.target as usize;
-    if !of_whole_lines || rows.streaming && !begin_alike.is_multiple_of(LINE) {
+    // The way over a stage costs less than it saves where most of the memory is written.
+    let begin_with = if P > 1 { size_of::<T>() } else { LINE };
+    if !of_whole_lines || rows.streaming && !targets(rows).is_multiple_of(begin_with) {
         return false;
     }
     // SAFETY: the caller's promise, handed on.
@@ -50,6 +51,60 @@ where
         }
     }
     true
+}
+
+/// The bits that the addresses of all target rows have in common with zero.
+fn targets<T: Element>(rows: &ShortRows<'_, T>) -> usize {
+    rows.target as usize | rows.rows.target as usize | rows.planes.target as usize
+}
+
+/// Pixels on their way to rows that do not begin with a line: lines that begin in one pixel and end in the next can be
+/// streamed once both are there. Before them stands the last line of the pixels before.
+#[repr(C, align(64))]
+struct Stage([MaybeUninit<u8>; LINE + AT_ONCE_BYTES]);
+
+impl Stage {
+    /// Where the pixels begin.
+    fn pixels<T>(&mut self) -> *mut T {
+        self.0[LINE..].as_mut_ptr().cast()
+    }
+
+    /// Writes all `count` elements to the target, but for a last part of a line that more pixels of the row will fill;
+    /// `begins` and `ends` say whether they are the first and the last of a row.
+    ///
+    /// # Safety
+    /// The stage holds so many elements, whole lines of them, and the target has room for them.
+    #[inline(always)]
+    unsafe fn stream<T, R, const B: usize>(&mut self, target: *mut T, count: usize, begins: bool, ends: bool)
+    where
+        T: Element<Compute = R::Number>,
+        R: Access<T>,
+    {
+        let (pixels, per_line) = (self.pixels::<T>(), B * R::LANES);
+        let misplaced = target as usize % LINE / size_of::<T>();
+        // SAFETY: the caller's promise; of the line before the pixels only what belongs to the row is read.
+        unsafe {
+            let mut at = -(misplaced as isize);
+            if begins && misplaced > 0 {
+                at += per_line as isize;
+                target.cast::<u8>().copy_from_nonoverlapping(pixels.cast(), at as usize * size_of::<T>());
+            }
+            while at + per_line as isize <= count as isize {
+                for b in 0..B {
+                    let place = at + (b * R::LANES) as isize;
+                    R::load(pixels.offset(place)).stream(target.offset(place));
+                }
+                at += per_line as isize;
+            }
+            let (rest, last) = (count - at as usize, count - per_line);
+            if ends {
+                let (to, from) = (target.offset(at), pixels.offset(at));
+                to.cast::<u8>().copy_from_nonoverlapping(from.cast(), rest * size_of::<T>());
+            } else {
+                self.0.as_mut_ptr().copy_from_nonoverlapping(pixels.add(last).cast(), LINE);
+            }
+        }
+    }
 }
 
 /// `P` phases of `N` terms over `STEP` columns a period; the second phase starts `SECOND` columns later. A line is `B`
@@ -111,6 +166,8 @@ where
         let ahead = rows.ahead.map_or(Ahead::NONE, |ahead| ahead.of(STEP));
         // A multiple of the phases.
         let at_once = (AT_ONCE_BYTES / (rows.pixel * size_of::<T>())) & !1;
+        let staged = P > 1 && rows.streaming && !targets(rows).is_multiple_of(LINE);
+        let mut stage = Stage([MaybeUninit::uninit(); LINE + AT_ONCE_BYTES]);
         for plane in 0..planes.count as isize {
             let (mut sums, mut phase) = (sums, 0);
             for sum in &mut sums {
@@ -123,13 +180,19 @@ where
                 while first < rows.count {
                     let outputs = first..(first + at_once).min(rows.count);
                     first = outputs.end;
-                    for line in 0..rows.pixel / (B * R::LANES) {
-                        // SAFETY: the promise of `write`.
-                        unsafe {
-                            match rows.streaming {
-                                false => self.line::<S, false>(&sum, target, (&outputs, line), (last, ahead)),
-                                true => self.line::<S, true>(&sum, target, (&outputs, line), (last, ahead)),
+                    let before = outputs.start * rows.pixel;
+                    let place = if staged { stage.pixels::<T>().wrapping_sub(before) } else { target };
+                    // SAFETY: the promise of `write`.
+                    unsafe {
+                        for line in 0..rows.pixel / (B * R::LANES) {
+                            match rows.streaming && !staged {
+                                false => self.line::<S, false>(&sum, place, (&outputs, line), (last, ahead)),
+                                true => self.line::<S, true>(&sum, place, (&outputs, line), (last, ahead)),
                             }
+                        }
+                        if staged {
+                            let (to, elements) = (target.add(before), outputs.len() * rows.pixel);
+                            stage.stream::<T, R, B>(to, elements, before == 0, outputs.end == rows.count);
                         }
                     }
                 }

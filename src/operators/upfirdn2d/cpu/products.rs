@@ -2,7 +2,8 @@
 
 #![allow(clippy::needless_range_loop)] // Closures would be compiled without the level's instructions.
 
-use smallvec::SmallVec;
+use smallvec::{SmallVec, smallvec};
+use std::ops::Range;
 
 use super::registers::{Access, Register};
 use super::rows::{Ahead, LINE, Rows, Stores};
@@ -11,7 +12,7 @@ use super::sums::Sums;
 use crate::core::dtype::{Compute, Element};
 
 impl Strip {
-    /// Splits rows of outputs into their phases, one after the other, as products are made of them.
+    /// Splits rows of outputs into the parts that are multiplied one after the other.
     ///
     /// # Safety
     /// The register's level was detected, the strip's columns are readable, and each row of `target` holds
@@ -24,7 +25,7 @@ impl Strip {
     {
         // SAFETY: the caller's promise.
         unsafe {
-            if self.phases == 1 {
+            if self.is_one_part() {
                 let (one, count) = ([R::Number::from_f64(1.0)], self.columns.len() * self.pixel);
                 let stores = ahead.map_or(Stores::Cached, Stores::CachedAhead);
                 return <R as Sums<S, R::Number>>::write(&[source], &one, target, count, rows, stores);
@@ -111,10 +112,88 @@ impl Strip {
         q
     }
 
-    /// How many elements of an output row each phase has.
-    pub fn phase_counts(&self) -> SmallVec<[usize; 8]> {
-        (0..self.phases).map(|phase| (self.columns.len() - phase).div_ceil(self.phases) * self.pixel).collect()
+    /// Whether outputs can be multiplied as they stand, of all phases in turn: then each input is repeated instead, once
+    /// for each phase.
+    pub fn repeats(&self) -> bool {
+        self.pixel == 1 && self.step == 1 && matches!(self.phases, 2 | 4)
     }
+
+    /// Whether an output row is multiplied as it stands.
+    pub fn is_one_part(&self) -> bool {
+        self.phases == 1 || self.repeats()
+    }
+
+    /// The elements of a row of repeated inputs.
+    pub fn repeated_length(&self) -> usize {
+        (self.columns.len() + (self.most_terms() - 1) * self.phases).next_multiple_of(16)
+    }
+
+    /// Writes rows of repeated inputs from prepared rows: the first term of every output, the second so many places
+    /// after it as there are phases.
+    ///
+    /// # Safety
+    /// The register's level was detected, and each row of `target` holds `repeated_length`.
+    #[inline(always)]
+    pub unsafe fn repeat<R>(&self, prepared: *const R::Number, target: *mut R::Number, rows: Rows)
+    where
+        R: Sums<<R as Register>::Number, <R as Register>::Number>,
+    {
+        let (mut sources, mut first) = ([prepared; 4], 0);
+        for (source, &end) in sources.iter_mut().zip(&self.bounds) {
+            // A phase without terms may repeat anything.
+            *source = prepared.wrapping_add(self.offsets.get(first).copied().unwrap_or(0));
+            first = end;
+        }
+        let terms = (&sources[..], &[R::Number::from_f64(1.0); 4][..], &[1, 2, 3, 4][..]);
+        let (count, stores) = (self.repeated_length(), Stores::Cached);
+        // SAFETY: the caller's promise; prepared rows have the slack that reading past the end needs.
+        unsafe {
+            match self.phases {
+                2 => <R as Sums<R::Number, R::Number>>::write_phases::<2>(terms, target, count, rows, stores),
+                _ => <R as Sums<R::Number, R::Number>>::write_phases::<4>(terms, target, count, rows, stores),
+            }
+        }
+    }
+
+    /// The most terms of a phase.
+    fn most_terms(&self) -> usize {
+        let starts = std::iter::once(0).chain(self.bounds.iter().copied());
+        starts.zip(&self.bounds).map(|(start, end)| end - start).max().unwrap_or(0).max(1)
+    }
+
+    /// The parts of an output row that are multiplied one after the other.
+    pub fn parts(&self) -> SmallVec<[Part; 4]> {
+        let bounds = || std::iter::once(0).chain(self.bounds.iter().copied()).zip(&self.bounds).map(|(a, &b)| a..b);
+        if self.repeats() {
+            let terms = 0..self.most_terms();
+            let taps = terms.clone().flat_map(|m| bounds().map(move |phase| phase.start + m..phase.end));
+            return smallvec![Part {
+                count: self.columns.len(),
+                phases: self.phases,
+                offsets: terms.map(|m| m * self.phases).collect(),
+                taps: taps.map(|mut rest| rest.next().map(|term| self.taps[term])).collect(),
+            }];
+        }
+        let phase = |(phase, terms): (usize, Range<usize>)| Part {
+            count: (self.columns.len() - phase).div_ceil(self.phases) * self.pixel,
+            phases: 1,
+            offsets: SmallVec::from_slice(&self.offsets[terms.clone()]),
+            taps: self.taps[terms].iter().copied().map(Some).collect(),
+        };
+        bounds().enumerate().map(phase).collect()
+    }
+}
+
+/// Elements of an output row that meet their inputs at the same distances.
+pub struct Part {
+    /// How many.
+    count: usize,
+    /// How many phases take turns among them.
+    phases: usize,
+    /// Where the inputs of each term start in a row.
+    offsets: SmallVec<[usize; 8]>,
+    /// The tap along x of each term of each phase, if it has that many.
+    taps: SmallVec<[Option<usize>; 8]>,
 }
 
 /// The products as a function of their own, compiled once with its level's instructions.
@@ -123,52 +202,46 @@ pub trait Products: Register {
     ///
     /// # Safety
     /// As [`add`].
-    unsafe fn add_products(strip: &Strip, pairs: &Pairs<'_, Self::Number>);
+    unsafe fn add_products(parts: &[Part], pairs: &Pairs<Self::Number>);
 }
 
 /// How many products a place of a register adds up before it goes into a float64 sum.
 const PRODUCTS: usize = 128;
 
-/// How many input rows may be multiplied at once, with so many elements in a phase.
-pub fn rows_at_once<R: Register>(count: usize) -> usize {
-    (PRODUCTS / count.div_ceil(R::LANES).max(1)).max(1)
+/// How many input rows may be multiplied at once.
+pub fn rows_at_once<R: Register>(parts: &[Part]) -> usize {
+    (PRODUCTS / parts[0].count.div_ceil(R::LANES).max(1)).max(1)
 }
 
 /// Adds the products of input rows with the output rows that each meets to the sums of their taps.
 ///
 /// # Safety
-/// The register's level was detected, all rows are as the strip makes them, and there are sums for all taps
-/// between the rows.
+/// The register's level was detected, all rows are as the parts say, and there are sums for all taps between the rows.
 #[inline(always)]
-pub unsafe fn add<R>(strip: &Strip, pairs: &Pairs<'_, R::Number>)
+pub unsafe fn add<R>(parts: &[Part], pairs: &Pairs<R::Number>)
 where
     R: Access<<R as Register>::Number>,
 {
-    let (mut start, mut first) = (0, 0);
-    for phase in 0..pairs.counts.len() {
-        let (count, end) = (pairs.counts[phase], strip.bounds[phase]);
-        let (offsets, taps) = (&strip.offsets[first..end], &strip.taps[first..end]);
+    let mut start = 0;
+    for part in parts {
         let mut met = 0;
         while met < pairs.met {
             let together = share(pairs.met - met, if R::PRODUCT_SUMS < 8 { 2 } else { 4 });
-            let phase = Phase {
-                outputs: pairs.outputs.wrapping_add(met * pairs.output_pitch + start),
-                sums: pairs.sums.wrapping_offset(met as isize * pairs.sums_step),
-                count,
-            };
+            let outputs = pairs.outputs.wrapping_add(start).wrapping_byte_offset(met as isize * pairs.output_pitch);
+            let sums = pairs.sums.wrapping_offset(met as isize * pairs.sums_step);
+            let pairs = Pairs { outputs, sums, ..*pairs };
             // SAFETY: the caller's promise.
             unsafe {
                 match together {
-                    1 => pairs.multiply_terms::<R, 1>(&phase, offsets, taps),
-                    2 => pairs.multiply_terms::<R, 2>(&phase, offsets, taps),
-                    3 => pairs.multiply_terms::<R, 3>(&phase, offsets, taps),
-                    _ => pairs.multiply_terms::<R, 4>(&phase, offsets, taps),
+                    1 => pairs.multiply_terms::<R, 1>(part),
+                    2 => pairs.multiply_terms::<R, 2>(part),
+                    3 => pairs.multiply_terms::<R, 3>(part),
+                    _ => pairs.multiply_terms::<R, 4>(part),
                 }
             }
             met += together;
         }
-        start += count;
-        first = end;
+        start += part.count;
     }
 }
 
@@ -178,120 +251,145 @@ fn share(count: usize, most: usize) -> usize {
     if count <= most { count } else { count.div_ceil(count.div_ceil(most)) }
 }
 
-/// Input rows, each with the output rows that it meets.
-pub struct Pairs<'a, C> {
-    /// How many elements each phase of an output row has.
-    pub counts: &'a [usize],
-    /// The first input row, as the strip prepares it.
+/// Input rows of several planes, each with the output rows that it meets.
+#[derive(Clone, Copy)]
+pub struct Pairs<C> {
+    /// The first input row, as the strip prepares or repeats it.
     pub input: *const C,
-    /// The first output row that it meets, split.
+    /// The first output row that it meets.
     pub outputs: *const C,
     /// The sums of the tap along y between the two.
     pub sums: *mut f64,
     /// How many output rows each input row meets; they follow one another.
     pub met: usize,
-    /// Elements from output row to output row.
-    pub output_pitch: usize,
+    /// Bytes from output row to output row.
+    pub output_pitch: isize,
     /// Numbers from the sums of one output row met to those of the next.
     pub sums_step: isize,
-    /// How many input rows.
+    /// How many input rows of each plane.
     pub rows: usize,
-    /// Elements from input row to input row, and from the output rows of one to those of the next.
-    pub steps: (usize, usize),
+    /// Bytes from input row to input row, and from the output rows of one to those of the next.
+    pub steps: (isize, isize),
+    /// How many planes.
+    pub planes: usize,
+    /// Bytes from plane to plane of both.
+    pub plane_steps: (isize, isize),
 }
 
-/// One phase of the output rows.
-struct Phase<C> {
-    /// Where it starts in the first output row.
-    outputs: *const C,
-    /// The sums of that row's tap along y.
-    sums: *mut f64,
-    /// How many elements it has.
-    count: usize,
-}
-
-impl<C: Compute> Pairs<'_, C> {
+impl<C: Compute> Pairs<C> {
     /// Products of `B` output rows with all terms along x, as many at once as there are registers for
     /// their sums.
     #[inline(always)]
-    unsafe fn multiply_terms<R, const B: usize>(&self, phase: &Phase<C>, offsets: &[usize], taps: &[usize])
+    unsafe fn multiply_terms<R, const B: usize>(&self, part: &Part)
     where
         R: Access<C> + Register<Number = C>,
     {
         let mut first = 0;
-        while first < offsets.len() {
-            let (offsets, taps) = (&offsets[first..], &taps[first..]);
-            // SAFETY: the promise of `add`; a term's window lies inside the prepared row.
+        while first < part.offsets.len() {
+            // SAFETY: the promise of `add`; a term's window lies inside the row.
             first += unsafe {
-                match share(offsets.len(), (R::PRODUCT_SUMS / B).clamp(1, 4)) {
-                    1 => self.multiply::<R, 1, B>(phase, offsets, taps),
-                    2 => self.multiply::<R, 2, B>(phase, offsets, taps),
-                    3 => self.multiply::<R, 3, B>(phase, offsets, taps),
-                    _ => self.multiply::<R, 4, B>(phase, offsets, taps),
+                match share(part.offsets.len() - first, (R::PRODUCT_SUMS / B).clamp(1, 6)) {
+                    1 => self.multiply::<R, 1, B>(part, first),
+                    2 => self.multiply::<R, 2, B>(part, first),
+                    3 => self.multiply::<R, 3, B>(part, first),
+                    5 if R::PRODUCT_SUMS / B > 4 => self.multiply::<R, 5, B>(part, first),
+                    6 if R::PRODUCT_SUMS / B > 5 => self.multiply::<R, 6, B>(part, first),
+                    _ => self.multiply::<R, 4, B>(part, first),
                 }
             };
         }
     }
 
-    /// Adds the products of `B` output rows with the inputs at `A` offsets to the sums of their taps.
+    /// Adds the products of `B` output rows with the inputs of `A` terms to the sums of their taps.
     #[inline(always)]
-    unsafe fn multiply<R, const A: usize, const B: usize>(
-        &self,
-        phase: &Phase<C>,
-        offsets: &[usize],
-        taps: &[usize],
-    ) -> usize
+    unsafe fn multiply<R, const A: usize, const B: usize>(&self, part: &Part, first: usize) -> usize
     where
         R: Access<C> + Register<Number = C>,
     {
+        let offsets = &part.offsets[first..first + A];
         // SAFETY: the promise of `add`; a last part of a register is read as such.
         unsafe {
             let mut sums = [[R::splat(C::default()); A]; B];
-            let whole = phase.count - phase.count % R::LANES;
-            let mask = R::mask(0, phase.count - whole);
-            for row in 0..self.rows {
-                let mut inputs = [self.input; A];
-                for a in 0..A {
-                    inputs[a] = self.input.add(row * self.steps.0 + offsets[a]);
-                }
-                let mut outputs = [phase.outputs; B];
-                for b in 0..B {
-                    outputs[b] = phase.outputs.add(row * self.steps.1 + b * self.output_pitch);
-                }
-                let mut q = 0;
-                while q < whole {
-                    let mut factors = [sums[0][0]; A];
-                    for a in 0..A {
-                        factors[a] = R::load(inputs[a].add(q));
-                    }
-                    for b in 0..B {
-                        let value = R::load(outputs[b].add(q));
+            let whole = part.count - part.count % R::LANES;
+            for plane in 0..self.planes as isize {
+                for row in 0..self.rows as isize {
+                    let (inputs, outputs) = self.pointers::<A, B>(plane, row, offsets);
+                    let mut q = 0;
+                    while q < whole {
+                        let mut factors = [sums[0][0]; A];
                         for a in 0..A {
-                            sums[b][a] = factors[a].multiply_add(value, sums[b][a]);
+                            factors[a] = R::load(inputs[a].add(q));
                         }
+                        // The rows that the next input row is the first to meet.
+                        for b in B.saturating_sub(2)..B {
+                            R::prefetch(outputs[b].add(q).wrapping_byte_offset(self.steps.1).cast());
+                        }
+                        for b in 0..B {
+                            let value = R::load(outputs[b].add(q));
+                            for a in 0..A {
+                                sums[b][a] = factors[a].multiply_add(value, sums[b][a]);
+                            }
+                        }
+                        q += R::LANES;
                     }
-                    q += R::LANES;
                 }
-                if q < phase.count {
+            }
+            // Parts of registers in a loop of their own: inside the other they would take registers from its sums.
+            let mask = R::mask(0, part.count - whole);
+            let turns = if whole < part.count { self.planes as isize } else { 0 };
+            for plane in 0..turns {
+                for row in 0..self.rows as isize {
+                    let (inputs, outputs) = self.pointers::<A, B>(plane, row, offsets);
                     let mut factors = [sums[0][0]; A];
                     for a in 0..A {
-                        factors[a] = R::load_masked(inputs[a].add(q), mask);
+                        factors[a] = R::load_masked(inputs[a].add(whole), mask);
                     }
                     for b in 0..B {
-                        let value = R::load_masked(outputs[b].add(q), mask);
+                        let value = R::load_masked(outputs[b].add(whole), mask);
                         for a in 0..A {
                             sums[b][a] = factors[a].multiply_add(value, sums[b][a]);
                         }
                     }
                 }
             }
+            let mut totals = [[[0.0; 4]; A]; B];
             for b in 0..B {
-                let target = phase.sums.wrapping_offset(b as isize * self.sums_step);
                 for a in 0..A {
-                    *target.wrapping_add(taps[a]) += sums[b][a].sum();
+                    totals[b][a] = sums[b][a].sums();
+                }
+            }
+            for b in 0..B {
+                let target = self.sums.wrapping_offset(b as isize * self.sums_step);
+                let taps = part.taps[first * part.phases..].chunks_exact(part.phases);
+                for (total, taps) in totals[b].iter().zip(taps) {
+                    for (phase, tap) in taps.iter().enumerate() {
+                        if let &Some(tap) = tap {
+                            *target.wrapping_add(tap) += total[phase..].iter().step_by(part.phases).sum::<f64>();
+                        }
+                    }
                 }
             }
         }
         A
+    }
+
+    /// Where a row's inputs of each term and the output rows that it meets start.
+    #[inline(always)]
+    fn pointers<const A: usize, const B: usize>(
+        &self,
+        plane: isize,
+        row: isize,
+        offsets: &[usize],
+    ) -> ([*const C; A], [*const C; B]) {
+        let input = self.input.wrapping_byte_offset(plane * self.plane_steps.0 + row * self.steps.0);
+        let output = self.outputs.wrapping_byte_offset(plane * self.plane_steps.1 + row * self.steps.1);
+        let (mut inputs, mut outputs) = ([input; A], [output; B]);
+        for a in 0..A {
+            inputs[a] = input.wrapping_add(offsets[a]);
+        }
+        for b in 0..B {
+            outputs[b] = output.wrapping_byte_offset(b as isize * self.output_pitch);
+        }
+        (inputs, outputs)
     }
 }

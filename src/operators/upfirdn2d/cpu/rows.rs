@@ -62,8 +62,9 @@ impl Ahead {
     }
 }
 
+/// Asks for the lines of some memory.
 #[inline(always)]
-fn ask_for_lines<R: Register>(start: *const u8, bytes: usize) {
+pub fn ask_for_lines<R: Register>(start: *const u8, bytes: usize) {
     for line in 0..bytes.div_ceil(LINE) {
         R::prefetch_later(start.wrapping_add(line * LINE));
     }

@@ -10,7 +10,7 @@ use smallvec::SmallVec;
 use std::ops::Range;
 
 use super::registers::{Access, Register};
-use super::rows::{Rows, Stores};
+use super::rows::{Ahead, Rows, Stores};
 use super::sums::Sums;
 use crate::core::dtype::{Compute, Element};
 use crate::operators::upfirdn2d::params::Axis;
@@ -172,9 +172,10 @@ impl Strip {
                 let (one, target) = ([R::Number::from_f64(1.0)], prepared.add(self.inside_offset()));
                 return <R as Sums<S, R::Number>>::write(&[source], &one, target, self.inside_length(), rows, stores);
             }
+            let ahead = if let Stores::CachedAhead(ahead) = stores { Some(ahead) } else { None };
             let (mut source, mut prepared) = (source, prepared);
             for _ in 0..rows.count {
-                self.split_row::<S, R>(source, prepared);
+                self.split_row::<S, R>(source, prepared, ahead);
                 source = source.wrapping_byte_offset(rows.source);
                 prepared = prepared.wrapping_byte_offset(rows.target);
             }
@@ -182,7 +183,7 @@ impl Strip {
     }
 
     #[inline(always)]
-    unsafe fn split_row<S, R>(&self, source: *const S, prepared: *mut R::Number)
+    unsafe fn split_row<S, R>(&self, source: *const S, prepared: *mut R::Number, ahead: Option<Ahead>)
     where
         S: Element<Compute = R::Number>,
         R: Sums<S, <R as Register>::Number> + Sums<<R as Register>::Number, <R as Register>::Number>,
@@ -215,6 +216,10 @@ impl Strip {
                 while column + self.step <= end && end - start >= whole + self.step {
                     // The last registers overlap those before them rather than reach over the end.
                     let at = column.min((end - whole) / self.step * self.step);
+                    if let Some(ahead) = ahead {
+                        let bytes = (whole * size_of::<S>(), (at - start) * size_of::<S>());
+                        ahead.ask::<R>(source.cast(), (bytes.1 as isize, bytes.0), 1);
+                    }
                     let (from, to) = (source.add(at - start), prepared.add(at / self.step));
                     match self.step {
                         2 => self.split_registers::<S, R, 2>(from, to),

@@ -33,6 +33,9 @@ pub trait Windows<R: Register, const P: usize, const K: usize> {
     /// The columns inside are readable.
     unsafe fn at_edge(&self, column: isize, masks: Self::Masks) -> Self::Registers;
 
+    /// The registers that start a column before `current`, which follow `previous`.
+    fn one_before(&self, previous: &Self::Registers, current: &Self::Registers) -> Self::Registers;
+
     /// One register of outputs for each row and phase, in the target's order.
     fn outputs(&self, current: &Self::Registers, next: &Self::Registers) -> [[R; P]; K];
 
@@ -178,6 +181,18 @@ where
     }
 
     #[inline(always)]
+    fn one_before(&self, previous: &[[R; STEP]; K], current: &[[R; STEP]; K]) -> [[R; STEP]; K] {
+        let mut rows = *current;
+        for k in 0..K {
+            rows[k][0] = previous[k][STEP - 1].shift(current[k][STEP - 1], R::LANES - 1);
+            for s in 1..STEP {
+                rows[k][s] = current[k][s - 1];
+            }
+        }
+        rows
+    }
+
+    #[inline(always)]
     fn outputs(&self, current: &[[R; STEP]; K], next: &[[R; STEP]; K]) -> [[R; P]; K] {
         let mut rows = [[self.taps[0][0]; P]; K];
         for k in 0..K {
@@ -276,6 +291,15 @@ where
         for m in 0..M {
             // SAFETY: the caller's promise; only columns inside are read.
             rows[m] = unsafe { R::load_masked(self.row(m, column), masks) };
+        }
+        rows
+    }
+
+    #[inline(always)]
+    fn one_before(&self, previous: &[R; M], current: &[R; M]) -> [R; M] {
+        let mut rows = *current;
+        for m in 0..M {
+            rows[m] = previous[m].shift(current[m], R::LANES - 1);
         }
         rows
     }

@@ -138,6 +138,14 @@ impl<'a, 'b, T: Element, const K: usize> Writer<'a, 'b, T, K> {
             // SAFETY: as above.
             masks[block] = unsafe { W::masks(start + block as isize * step, inside) };
         }
+        // Rows that fill their registers, of which the first window takes all but the last column and the second that
+        // one alone: they are loaded once as they stand, and shifted.
+        let filled = W::STEP > 1 && whole && start == -1 && inside == blocks as isize * step;
+        // SAFETY: as above; no column is read.
+        let (filling, outside) = unsafe {
+            let outside = windows[0].at_edge(inside, W::masks(inside, inside));
+            (W::masks(0, inside), outside)
+        };
         let first = self.target;
         // Where more is read than written: planes without gaps are one stream, of which each row takes its share.
         let stream = W::STEP > 1 && self.ahead.gapless;
@@ -164,10 +172,23 @@ impl<'a, 'b, T: Element, const K: usize> Writer<'a, 'b, T, K> {
                                 R::prefetch(self.place(k, 0).wrapping_byte_offset(soon).cast());
                             }
                         }
-                        let mut current = windows.at_edge(start, masks[0]);
+                        let mut loaded = outside;
+                        let mut current = if filled {
+                            loaded = windows.at_edge(0, filling);
+                            windows.one_before(&outside, &loaded)
+                        } else {
+                            windows.at_edge(start, masks[0])
+                        };
                         for block in 0..blocks {
                             let column = start + (block as isize + 1) * step;
-                            let next = windows.at_edge(column, masks[block + 1]);
+                            let next = if filled {
+                                let previous = loaded;
+                                loaded =
+                                    if block + 1 < blocks { windows.at_edge(column + 1, filling) } else { outside };
+                                windows.one_before(&previous, &loaded)
+                            } else {
+                                windows.at_edge(column, masks[block + 1])
+                            };
                             let values = windows.outputs(&current, &next);
                             if whole {
                                 for k in 0..K {
