@@ -42,21 +42,23 @@ def up_fir_dn2d(x, kernel, up=(1, 1), down=(1, 1), pad=(0, 0, 0, 0), flip_kernel
 
     ``up`` and ``down`` are (x, y); ``pad`` is (x0, x1, y0, y1).
     """
-    x, kernel = x.astype(np.float64), kernel.astype(np.float64)
-    *leading, height, width = x.shape
-    planes = x.reshape(-1, height, width)
+    kernel = kernel.astype(np.float64)
+    if not flip_kernel:
+        kernel = kernel[::-1, ::-1]
+    result = gain * sum(*(kernel[tap] * window for tap, window in _windows(x, kernel.shape, up, down, pad)))
+    return result.reshape(*x.shape[:-2], *result.shape[1:])
+
+
+def _windows(x, taps, up, down, pad):
+    """What each tap of a correlation is multiplied with, as planes of the output's size."""
+    height, width = x.shape[-2:]
+    planes = x.astype(np.float64).reshape(-1, height, width)
     wide = np.zeros((planes.shape[0], height * up[1], width * up[0]))
     wide[:, :: up[1], :: up[0]] = planes
     wide = _pad(_pad(wide, 2, pad[0], pad[1]), 1, pad[2], pad[3])
-    if not flip_kernel:
-        kernel = kernel[::-1, ::-1]
-    rows, columns = wide.shape[1] - kernel.shape[0] + 1, wide.shape[2] - kernel.shape[1] + 1
-    full = np.zeros((planes.shape[0], rows, columns))
-    for i in range(kernel.shape[0]):
-        for j in range(kernel.shape[1]):
-            full += kernel[i, j] * wide[:, i : i + rows, j : j + columns]
-    result = gain * full[:, :: down[1], :: down[0]]
-    return result.reshape(*leading, *result.shape[1:])
+    rows, columns = wide.shape[1] - taps[0] + 1, wide.shape[2] - taps[1] + 1
+    for i, j in np.ndindex(taps):
+        yield (i, j), wide[:, i : i + rows : down[1], j : j + columns : down[0]]
 
 
 def _pad(planes, axis, before, after):
@@ -84,14 +86,15 @@ def up_fir_dn2d_gradient(dy, kernel, x, **arguments):
     return dx.transpose(2, 0, 1).reshape(x.shape)
 
 
-def up_fir_dn2d_kernel_gradient(x, dy, kernel, **arguments):
-    """The transpose of the linear map kernel -> y, tap by tap."""
+def up_fir_dn2d_kernel_gradient(
+    x, dy, kernel, up=(1, 1), down=(1, 1), pad=(0, 0, 0, 0), flip_kernel=False, gain=1.0
+):
+    """The transpose of the linear map kernel -> y: each tap is the product sum of dy with what it was multiplied with."""
     result = np.zeros(kernel.shape)
-    for tap in np.ndindex(kernel.shape):
-        basis = np.zeros(kernel.shape)
-        basis[tap] = 1.0
-        result[tap] = (up_fir_dn2d(x, basis, **arguments) * dy.astype(np.float64)).sum()
-    return result
+    planes = dy.astype(np.float64).reshape(-1, *dy.shape[-2:])
+    for tap, window in _windows(x, kernel.shape, up, down, pad):
+        result[tap] = gain * (window * planes).sum()
+    return result if flip_kernel else result[::-1, ::-1]
 
 
 def sum(*arrays):

@@ -21,7 +21,7 @@ use crate::operators::upfirdn2d::params::{Geometry, Support, UpFirDn2dArgs};
 /// The most elements of a row that are multiplied at a time.
 const STRIP_ELEMENTS: usize = 1024;
 /// Elements of the inputs or the outputs of a tile: both stay in the second-level cache.
-const BAND_ELEMENTS: i64 = 1 << 16;
+const BAND_ELEMENTS: i64 = 1 << 15;
 /// The memory that a task should read.
 const TASK_BYTES: f64 = (1 << 20) as f64;
 /// The memory for the sums of all tasks.
