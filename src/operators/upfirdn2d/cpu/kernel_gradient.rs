@@ -36,7 +36,7 @@ pub fn sums<T: FirElement>(geometry: Geometry, x: &TensorView<'_>, dy: &TensorVi
         return memory::numbers(0.0, taps);
     }
     let layout = Layout::new(x, dy);
-    let grid = Grid::new(&geometry, &layout);
+    let Some(grid) = Grid::new(&geometry, &layout) else { return memory::numbers(0.0, taps) };
     let bytes = |parts: &Parts| parts.shape().elements() as f64 * size_of::<T>() as f64;
     let products = dy.shape().elements() as f64 * (geometry.x.most_taps() * geometry.y.most_taps()) as f64;
     let work = (bytes(x) + bytes(dy)).max(products);
@@ -105,7 +105,8 @@ struct Grid {
 }
 
 impl Grid {
-    fn new(geometry: &Geometry, layout: &Layout) -> Self {
+    /// None where no output is summed from any input.
+    fn new(geometry: &Geometry, layout: &Layout) -> Option<Self> {
         let Geometry { x, y } = geometry;
         let (period, step) = x.period();
         let limit = (STRIP_ELEMENTS / layout.pixel).max(1) as i64;
@@ -113,19 +114,20 @@ impl Grid {
         let strip = limit.min(by_input).min(x.output).max(1);
         let last = y.support(y.output - 1);
         let inputs = y.support(0).start.max(0)..(last.start + last.count).min(y.input);
-        let rows = inputs.end - inputs.start;
-        if rows <= 0 {
-            return Grid { strip: 0, inputs, band: 0, bands: 0, planes: 1, tiles: 0 };
+        if inputs.is_empty() {
+            return None;
         }
+        let rows = inputs.end - inputs.start;
         // What is read for an input row: its own elements, and those of the outputs that it is the first to meet.
-        let elements = (strip * step / period).max(strip * y.up / y.down).max(1) * layout.pixel as i64;
+        let elements = (strip * step / period).max(strip.saturating_mul(y.up) / y.down).max(1);
+        let elements = elements.saturating_mul(layout.pixel as i64);
         let band = (BAND_ELEMENTS / elements).clamp(1, rows);
         let bands = (rows as usize).div_ceil(band as usize);
         let several = bands == 1 && layout.plane_strides().is_some();
         let planes = if several { ((BAND_ELEMENTS / (elements * band)) as usize).clamp(1, layout.planes) } else { 1 };
         let strips = (x.output as usize).div_ceil(strip as usize);
         let tiles = strips * bands * layout.planes.div_ceil(planes);
-        Grid { strip: strip as usize, inputs, band, bands, planes, tiles }
+        Some(Grid { strip: strip as usize, inputs, band, bands, planes, tiles })
     }
 }
 
@@ -152,7 +154,7 @@ where
     let Job { geometry, layout, grid, .. } = job;
     let (x, y, pixel) = (&geometry.x, &geometry.y, layout.pixel);
     let most_inputs = grid.band as usize * grid.planes;
-    let met = (grid.band * y.up + y.taps) / y.down + 1;
+    let met = ((grid.band - 1) * y.up + y.taps - 1) / y.down + 1;
     let most_outputs = met.min(y.output) as usize * grid.planes;
     let per_strip = grid.bands * layout.planes.div_ceil(grid.planes);
     let mut tile = tiles.start;
@@ -208,7 +210,7 @@ struct Tile<'a, C> {
 
 /// Rows of each plane of a tile: where the first is, and the bytes from row to row and from plane to plane.
 #[derive(Clone, Copy)]
-struct Stack<C> {
+struct RowSet<C> {
     first: *const C,
     row: isize,
     plane: isize,
@@ -275,15 +277,15 @@ impl<C: Compute> Tile<'_, C> {
 
     /// Prepares input rows in the scratch memory.
     #[inline(always)]
-    unsafe fn inputs<T, R>(&self, rows: Range<i64>) -> Stack<C>
+    unsafe fn inputs<T, R>(&self, rows: Range<i64>) -> RowSet<C>
     where
         T: Element<Compute = C>,
         R: Filter<T, Number = C>,
     {
         let (side, strip, count) = (&self.job.layout.first, self.strip, (rows.end - rows.start) as usize);
-        let prepared = Stack::in_scratch(self.inputs, strip.prepared_length(), count);
+        let prepared = RowSet::in_scratch(self.inputs, strip.prepared_length(), count);
         let stores = ahead(side).map_or(Stores::Cached, Stores::CachedAhead);
-        let runs = self.runs(side, count);
+        let runs = self.runs(side, self.job.layout.plane_strides().map(|strides| strides.0), count);
         let moved = Rows { count: runs.rows, source: side.row, target: prepared.row };
         for run in 0..runs.count {
             let (plane, row) = (self.planes.start + run * runs.rows / count, (run * runs.rows % count) as i64);
@@ -299,7 +301,7 @@ impl<C: Compute> Tile<'_, C> {
         if !strip.repeats() {
             return prepared;
         }
-        let repeated = Stack::in_scratch(self.repeated, strip.repeated_length(), count);
+        let repeated = RowSet::in_scratch(self.repeated, strip.repeated_length(), count);
         let all = Rows { count: count * self.planes.len(), source: prepared.row, target: repeated.row };
         // SAFETY: all prepared rows and as many repeated ones have their place in the scratch memory.
         unsafe { strip.repeat::<R>(prepared.first, self.repeated, all) };
@@ -308,15 +310,16 @@ impl<C: Compute> Tile<'_, C> {
 
     /// Output rows where they are, or split in the scratch memory.
     #[inline(always)]
-    unsafe fn outputs<T, R>(&self, rows: Range<i64>) -> Stack<C>
+    unsafe fn outputs<T, R>(&self, rows: Range<i64>) -> RowSet<C>
     where
         T: Element<Compute = C>,
         R: Filter<T, Number = C>,
     {
         let (layout, strip, count) = (self.job.layout, self.strip, (rows.end - rows.start) as usize);
         let side = &layout.second;
-        let runs = self.runs(side, count);
-        let split = Stack::in_scratch(self.outputs, strip.output_length(), count);
+        let plane_stride = layout.plane_strides().map(|strides| strides.1);
+        let runs = self.runs(side, plane_stride, count);
+        let split = RowSet::in_scratch(self.outputs, strip.output_length(), count);
         let moved = Rows { count: runs.rows, source: side.row, target: split.row };
         let first = (strip.columns.start as i64, strip.columns.len() * strip.pixel);
         for run in 0..runs.count {
@@ -344,16 +347,15 @@ impl<C: Compute> Tile<'_, C> {
         }
         let from = layout.offsets(self.planes.start).1 + rows.start as isize * side.row;
         let first = side.pointer.wrapping_offset(from).cast::<C>().wrapping_add(strip.columns.start * strip.pixel);
-        Stack { first, row: side.row, plane: layout.plane_strides().map_or(0, |strides| strides.1) }
+        RowSet { first, row: side.row, plane: plane_stride.unwrap_or(0) }
     }
 
-    /// How the rows of all planes are read: in as long runs as their places allow.
-    fn runs(&self, side: &Side, count: usize) -> Runs {
+    /// How `count` rows of each plane are read: in as long runs as their places allow.
+    fn runs(&self, side: &Side, plane_stride: Option<isize>, count: usize) -> Runs {
         let planes = self.planes.len();
-        let of_side = |(first, second)| if std::ptr::eq(side, &self.job.layout.first) { first } else { second };
-        let stride = self.job.layout.plane_strides().map(of_side);
+        let follow = planes == 1 || plane_stride == Some(count as isize * side.row);
         match side.dense {
-            true if planes == 1 || stride == Some(count as isize * side.row) => Runs { count: 1, rows: planes * count },
+            true if follow => Runs { count: 1, rows: planes * count },
             true => Runs { count: planes, rows: count },
             // Rows that have to be brought together come one by one.
             false => Runs { count: planes * count, rows: 1 },
@@ -367,11 +369,11 @@ struct Runs {
     rows: usize,
 }
 
-impl<C> Stack<C> {
+impl<C> RowSet<C> {
     /// Rows of so many elements, one after the other, of which each plane has `count`.
     fn in_scratch(first: *const C, length: usize, count: usize) -> Self {
         let row = (length * size_of::<C>()) as isize;
-        Stack { first, row, plane: count as isize * row }
+        RowSet { first, row, plane: count as isize * row }
     }
 }
 

@@ -6,7 +6,7 @@ use smallvec::{SmallVec, smallvec};
 use std::ops::Range;
 
 use super::registers::{Access, Register};
-use super::rows::{Ahead, LINE, Rows, Stores};
+use super::rows::{Ahead, Rows, Stores};
 use super::strip::Strip;
 use super::sums::Sums;
 use crate::core::dtype::{Compute, Element};
@@ -101,7 +101,8 @@ impl Strip {
                 for p in 1..P {
                     mixed[p] = <R as Access<S>>::load(source.add(q * P + p * R::LANES));
                 }
-                ahead.ask::<R>(source.cast(), ((q * P * size_of::<S>()) as isize, LINE), 1);
+                let (from, bytes) = (q * P * size_of::<S>(), P * R::LANES * size_of::<S>());
+                ahead.ask::<R>(source.cast(), (from as isize, bytes), 1);
                 let split = R::deinterleave::<P>(mixed);
                 for p in 0..P {
                     <R as Access<<R as Register>::Number>>::store(split[p], targets[p].add(q));
@@ -284,16 +285,16 @@ impl<C: Compute> Pairs<C> {
     where
         R: Access<C> + Register<Number = C>,
     {
-        let mut first = 0;
+        let (mut first, most) = (0, (R::PRODUCT_SUMS / B).clamp(1, if R::MANY { 6 } else { 4 }));
         while first < part.offsets.len() {
             // SAFETY: the promise of `add`; a term's window lies inside the row.
             first += unsafe {
-                match share(part.offsets.len() - first, (R::PRODUCT_SUMS / B).clamp(1, 6)) {
+                match share(part.offsets.len() - first, most) {
                     1 => self.multiply::<R, 1, B>(part, first),
                     2 => self.multiply::<R, 2, B>(part, first),
                     3 => self.multiply::<R, 3, B>(part, first),
-                    5 if R::PRODUCT_SUMS / B > 4 => self.multiply::<R, 5, B>(part, first),
-                    6 if R::PRODUCT_SUMS / B > 5 => self.multiply::<R, 6, B>(part, first),
+                    5 if R::MANY => self.multiply::<R, 5, B>(part, first),
+                    6 if R::MANY => self.multiply::<R, 6, B>(part, first),
                     _ => self.multiply::<R, 4, B>(part, first),
                 }
             };

@@ -27,6 +27,8 @@ pub struct Ahead {
     pub step: isize,
     /// Whether each starts where the one before ends.
     pub gapless: bool,
+    /// How many of them at a time are read for the first time.
+    pub count: usize,
 }
 
 /// How far ahead of its use memory is asked for.
@@ -34,18 +36,18 @@ const AHEAD_BYTES: usize = 8192;
 
 impl Ahead {
     /// None: what is asked for is there already.
-    pub const NONE: Ahead = Ahead { first: 0, step: 0, gapless: false };
+    pub const NONE: Ahead = Ahead { first: 0, step: 0, gapless: false, count: 1 };
 
     /// Rows of so many bytes, `step` bytes apart, of which `count` at a time are read for the first time.
     pub fn rows(step: isize, bytes: usize, count: usize) -> Self {
-        Ahead { first: 0, step, gapless: step > 0 && step as usize == bytes }.of(count)
+        Ahead { first: 0, step, gapless: step > 0 && step as usize == bytes, count }.of(count)
     }
 
     /// The same rows, where `count` at a time are read for the first time.
     #[inline(always)]
     pub fn of(self, count: usize) -> Self {
         let turns = AHEAD_BYTES.div_ceil((self.step.unsigned_abs() * count).max(1)).min(64);
-        Ahead { first: self.step.wrapping_mul((1 + turns * count) as isize), ..self }
+        Ahead { first: self.step.wrapping_mul((1 + turns * count) as isize), count, ..self }
     }
 
     /// Asks for what each of `rows` rows has at the place of these bytes in the last source. Rows without gaps are asked

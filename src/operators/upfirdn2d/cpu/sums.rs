@@ -346,7 +346,7 @@ unsafe fn cached<D, R, S, const BLOCK: usize>(
     unsafe {
         while q + BLOCK * R::LANES <= count {
             if let Some((last, ahead, size)) = ahead {
-                ahead.ask::<R>(last, ((q * size) as isize, LINE), 1);
+                ahead.ask::<R>(last, ((q * size) as isize, BLOCK * R::LANES * size), ahead.count);
             }
             let values = sum.block::<BLOCK>(q);
             for b in 0..BLOCK {
