@@ -86,10 +86,8 @@ def up_fir_dn2d_gradient(dy, kernel, x, **arguments):
     return dx.transpose(2, 0, 1).reshape(x.shape)
 
 
-def up_fir_dn2d_kernel_gradient(
-    x, dy, kernel, up=(1, 1), down=(1, 1), pad=(0, 0, 0, 0), flip_kernel=False, gain=1.0
-):
-    """The transpose of the linear map kernel -> y: each tap is the product sum of dy with what it was multiplied with."""
+def up_fir_dn2d_kernel_gradient(x, dy, kernel, up=(1, 1), down=(1, 1), pad=(0, 0, 0, 0), flip_kernel=False, gain=1.0):
+    """The transpose of the linear map kernel -> y: each tap is the product sum of dy with what the tap met."""
     result = np.zeros(kernel.shape)
     planes = dy.astype(np.float64).reshape(-1, *dy.shape[-2:])
     for tap, window in _windows(x, kernel.shape, up, down, pad):

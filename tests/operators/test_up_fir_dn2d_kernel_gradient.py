@@ -52,7 +52,12 @@ def check(x, dy, taps, arguments, dtype):
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64], ids=lambda dtype: dtype.__name__)
 def test_every_layout_is_the_reference(cpu_level, dtype, factors):
     up, down = (factor if isinstance(factor, tuple) else (factor, factor) for factor in factors)
-    for taps, pad in (((4, 4), (2, 1, 2, 1)), ((5, 3), (-1, 3, 4, -2)), ((12, 12), (6, 5, 6, 5)), ((1, 7), (3, 3, 0, 0))):
+    for taps, pad in (
+        ((4, 4), (2, 1, 2, 1)),
+        ((5, 3), (-1, 3, 4, -2)),
+        ((12, 12), (6, 5, 6, 5)),
+        ((1, 7), (3, 3, 0, 0)),
+    ):
         arguments = {"up": up, "down": down, "pad": pad, "flip_kernel": False, "gain": 1.0}
         for shape in ((2, 3, 9, 16), (1, 5, 17, 37)):
             x = RNG.standard_normal(shape).astype(dtype)
@@ -66,7 +71,13 @@ def test_every_layout_is_the_reference(cpu_level, dtype, factors):
 @pytest.mark.parametrize("factors", [(1, 1), (2, 1), (1, 2), (3, 1)], ids=str)
 def test_wide_and_high_planes_are_the_reference(cpu_level, factors):
     """More columns than a strip has, more rows than a band has, more planes than are multiplied at once."""
-    arguments = {"up": (factors[0],) * 2, "down": (factors[1],) * 2, "pad": (2, 1, 2, 1), "flip_kernel": False, "gain": 1.0}
+    arguments = {
+        "up": (factors[0],) * 2,
+        "down": (factors[1],) * 2,
+        "pad": (2, 1, 2, 1),
+        "flip_kernel": False,
+        "gain": 1.0,
+    }
     for shape in ((1, 1, 7, 2500), (1, 2, 700, 66), (3, 120, 8, 8), (1, 150, 3, 16)):
         x = RNG.standard_normal(shape, np.float32)
         dy = RNG.standard_normal(firelu.upfirdn2d(x, np.ones((4, 4)), **arguments).shape, np.float32)
@@ -82,5 +93,6 @@ def test_what_is_not_finite_stays_with_the_taps_that_meet_it(cpu_level, up):
     met = reference.up_fir_dn2d_kernel_gradient(corner, dy, np.zeros(taps), up=(up, up)) != 0
     x = np.where(corner == 1, np.float32(np.inf), np.float32(1))
     result = firelu.upfirdn2d_kernel_gradient(x, dy, taps, up=up)
-    assert met.any() and not met.all()
+    assert met.any()
+    assert not met.all()
     np.testing.assert_array_equal(np.isfinite(result), ~met)

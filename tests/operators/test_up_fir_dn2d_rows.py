@@ -88,23 +88,20 @@ def placed(shape, dtype, offset):
     return memory, memory[start : start + count].view(dtype).reshape(shape)
 
 
-@pytest.mark.parametrize("channels_last", [False, True], ids=["planes", "channels last"])
-@pytest.mark.parametrize("form", ["plain", "up 2", "down 2"])
-@pytest.mark.parametrize("width", [512, 509])
-def test_streamed_rows_have_the_same_bits_wherever_they_start(cpu_level, width, form, channels_last):
-    up, down, pad = FORMS[form]
-    kernel = KERNELS["4x4"]
-    planes = 16
-    height = 4 + cpu_cache_bytes() // (planes * width * 4 * (1 if form == "plain" else 2))
-    x = RNG.standard_normal((1, planes, height, width), np.float32)
+def check_streamed(form, width, channels_last, dtype, planes, offsets):
+    """That rows past the caches have the bits of others wherever they start, and that nothing else is written."""
+    (up, down, pad), kernel = FORMS[form], KERNELS["4x4"]
+    size = np.dtype(dtype).itemsize
+    height = 4 + cpu_cache_bytes() // (planes * width * size * (1 if form == "plain" else 2))
+    x = RNG.standard_normal((1, planes, height, width), np.float32).astype(dtype)
     # Each plane is so small that it is not streamed.
     expected = np.concatenate([firelu.upfirdn2d(x[:, i : i + 1], kernel, up, down, pad) for i in range(planes)], axis=1)
     if channels_last:
         x = np.ascontiguousarray(x.transpose(0, 2, 3, 1)).transpose(0, 3, 1, 2)
         expected = np.ascontiguousarray(expected.transpose(0, 2, 3, 1)).transpose(0, 3, 1, 2)
-    for offset in (0, 4, 16, 48):
+    for offset in offsets:
         shape = expected.transpose(0, 2, 3, 1).shape if channels_last else expected.shape
-        memory, out = placed(shape, np.float32, offset)
+        memory, out = placed(shape, dtype, offset)
         out = out.transpose(0, 3, 1, 2) if channels_last else out
         firelu.upfirdn2d(x, kernel, up, down, pad, out=out)
         assert_same_bits(np.ascontiguousarray(out), np.ascontiguousarray(expected))
@@ -112,3 +109,18 @@ def test_streamed_rows_have_the_same_bits_wherever_they_start(cpu_level, width, 
         start = out.ctypes.data - memory.ctypes.data
         around[start : start + out.nbytes] = False
         assert (memory[around] == 0x5A).all()
+
+
+@pytest.mark.parametrize("channels_last", [False, True], ids=["planes", "channels last"])
+@pytest.mark.parametrize("form", ["plain", "up 2", "down 2"])
+@pytest.mark.parametrize("width", [512, 509])
+def test_streamed_rows_have_the_same_bits_wherever_they_start(cpu_level, width, form, channels_last):
+    check_streamed(form, width, channels_last, np.float32, 16, (0, 4, 16, 48))
+
+
+@pytest.mark.parametrize(
+    ("dtype", "offsets"), [(np.float16, (2, 16, 62)), (np.float64, (8, 48))], ids=["half", "double"]
+)
+def test_streamed_pixels_that_begin_within_a_line(cpu_level, dtype, offsets):
+    """Several lines a pixel, the last pixels of a row fewer than are on their way at once."""
+    check_streamed("up 2", 509, True, dtype, 64, offsets)
