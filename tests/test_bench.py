@@ -145,6 +145,18 @@ def test_the_median_is_typical(monkeypatch):
     assert measure.typical({"call": call}, rounds=4) == {"call": 0.375}
 
 
+def test_sizes_are_compared_turn_by_turn(monkeypatch):
+    """Memory that is twice as fast in some turns changes no ratio, though one call has fewer turns than the copy."""
+    turns = [[2.0], [1.0], [1.0]]
+    late = [[3.0], [1.5]]
+    fake = {"leaky relu": turns, "blur 4x4": late, "copy, streaming": turns, "copy, cached": [[5.0]] * 3}
+    monkeypatch.setattr(scaling, "in_turns", lambda runs, rounds: fake | {"fused bias + leaky relu": turns})
+    size = scaling.measure_size(1000, 3)
+    assert size["copy_seconds"] == 1.0
+    assert size["seconds"]["blur 4x4"] == 2.25
+    assert size["ratios"] == {"leaky relu": 1.0, "fused bias + leaky relu": 1.0, "blur 4x4": 1.5}
+
+
 def test_what_the_others_did_to_the_caches_is_not_timed(monkeypatch):
     clock = Clock()
     monkeypatch.setattr(measure, "time", clock)
@@ -203,8 +215,8 @@ def example_results() -> dict:
     }
     run.small_calls = {"upfirdn2d, 1x3x8x8": 3e-6, "fused_leaky_relu, 1x3x8x8": 1e-6, "leaky_relu, 8 elements": 1e-6}
     run.scaling = [
-        {"elements": count, "copy_seconds": 1.0, "seconds": {"leaky relu": 1.0, "fused": 1.0, "blur 4x4": ratio}}
-        for count, ratio in sizes
+        {"elements": count, "copy_seconds": 1.0, "seconds": ratios, "ratios": ratios}
+        for count, ratios in ((count, {"leaky relu": 1.0, "fused": 1.0, "blur 4x4": ratio}) for count, ratio in sizes)
     ]
     run.memory = [
         {"name": name, "input_bytes": 1 << 28, "output_bytes": 1 << 28, "extra_bytes": extra}

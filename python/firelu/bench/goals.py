@@ -84,8 +84,8 @@ def _of_torch(torch: Mapping[str, Sequence[Mapping[str, Any]]]) -> Iterator[Goal
 
 def _of_scaling(scaling: Sequence[Mapping[str, Any]]) -> Iterator[Goal]:
     level = [size for size in scaling if size["elements"] > LEVEL_FROM / 1.1]
-    for name in level[0]["seconds"] if len(level) > 1 else ():
-        ratios = [size["seconds"][name] / size["copy_seconds"] for size in level]
+    for name in level[0]["ratios"] if len(level) > 1 else ():
+        ratios = [size["ratios"][name] for size in level]
         steps = [after / before for before, after in pairwise(ratios)]
         yield Goal(f"{name}: largest step of its ratio to the copy from 10^6 elements on", max(steps), CLIFF)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import median
 from typing import Any
@@ -107,8 +107,8 @@ def repeats_for(run: Run, target: float) -> int:
 
 def in_turns(
     runs: Mapping[str, Run], rounds: int, target: float = 0.004, budget: float = 1.5
-) -> dict[str, list[float]]:
-    """Time the calls in turn, ``rounds`` times, and give all times of each in seconds.
+) -> dict[str, list[list[float]]]:
+    """Time the calls in turn, ``rounds`` times, and give all times of each in seconds, turn by turn.
 
     Many short turns: a shared machine is slow, and its memory fast, for a second at a time, and each call should meet
     that as often as the others. A turn lasts ``target`` seconds and times a few calls together, again and again: the
@@ -116,26 +116,32 @@ def in_turns(
     no more: one a hundred times slower needs no third digit.
     """
     repeats = {name: repeats_for(run, target / 8) for name, run in runs.items()}
-    times: dict[str, list[float]] = {name: [] for name in runs}
+    turns: dict[str, list[list[float]]] = {name: [] for name in runs}
     spent = dict.fromkeys(runs, 0.0)
     for _ in range(rounds):
         for name, run in runs.items():
-            end = spent[name] + target
+            end, times = spent[name] + target, []
             while spent[name] < min(end, budget):
-                seconds = once(run, repeats[name])
-                spent[name] += seconds * repeats[name]
-                times[name].append(seconds)
-    return times
+                times.append(once(run, repeats[name]))
+                spent[name] += times[-1] * repeats[name]
+            if times:
+                turns[name].append(times)
+    return turns
+
+
+def all_of(turns: Iterable[Sequence[float]]) -> list[float]:
+    """Give the times of all turns of a call."""
+    return [seconds for times in turns for seconds in times]
 
 
 def fastest(runs: Mapping[str, Run], rounds: int, target: float = 0.004, budget: float = 1.5) -> dict[str, float]:
     """Give the shortest time of each call: for small ones, to which other work on the machine only ever adds."""
-    return {name: min(times) for name, times in in_turns(runs, rounds, target, budget).items()}
+    return {name: min(all_of(turns)) for name, turns in in_turns(runs, rounds, target, budget).items()}
 
 
 def typical(runs: Mapping[str, Run], rounds: int) -> dict[str, float]:
     """Give the median time of each call: the shortest may be of a moment at which the others did not run."""
-    return {name: median(times) for name, times in in_turns(runs, rounds).items()}
+    return {name: median(all_of(turns)) for name, turns in in_turns(runs, rounds).items()}
 
 
 def measure(case: Case, rounds: int) -> Timing:
@@ -144,7 +150,7 @@ def measure(case: Case, rounds: int) -> Timing:
     runs |= copies_of(case.traffic) | {f"peer {name}": run for name, run in case.peers.items()}
     if case.of_forward is not None:
         runs |= {"forward with out": case.of_forward[1], "forward allocating": case.of_forward[2]}
-    times = in_turns(runs, rounds)
+    times = {name: all_of(turns) for name, turns in in_turns(runs, rounds).items()}
     seconds = {name: median(taken) for name, taken in times.items()}
     shortest = {name: min(taken) for name, taken in times.items()}
     copy, shortest_copy = fastest_copy(seconds), fastest_copy(shortest)

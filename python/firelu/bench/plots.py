@@ -59,7 +59,7 @@ def scaling(path: Path, sizes: Sequence[Mapping[str, Any]]) -> None:
         seconds = [size["seconds"][name] for size in sizes]
         style = {"color": colour, "marker": marker, "markersize": 5, "label": name}
         times.plot(elements, _per_element(seconds, elements), **style)
-        relative.plot(elements, [taken / copied for taken, copied in zip(seconds, copy, strict=True)], **style)
+        relative.plot(elements, [size["ratios"][name] for size in sizes], **style)
     times.set(xscale="log", yscale="log", ylabel="nanoseconds per element")
     times.set_title("float32, one call with out=: a level line is time that grows as the data does", fontsize=10)
     for which in (times.yaxis.set_major_formatter, times.yaxis.set_minor_formatter):

@@ -46,7 +46,8 @@ def scaling_row(size: Mapping[str, Any]) -> str:
     """Give one line: picoseconds an element for the copy and for each operator, and its ratio to the copy."""
     elements, copy = size["elements"], size["copy_seconds"]
     times = [
-        f"{name} {seconds / elements * 1e12:.0f} ({seconds / copy:.2f})" for name, seconds in size["seconds"].items()
+        f"{name} {seconds / elements * 1e12:.0f} ({size['ratios'][name]:.2f})"
+        for name, seconds in size["seconds"].items()
     ]
     return f"{elements:>13,} elements: copy {copy / elements * 1e12:.0f} ps, {', '.join(times)}"
 
