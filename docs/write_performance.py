@@ -79,8 +79,8 @@ SCALING = """
 ![Time per element against the number of elements, for three operators and the copy](images/performance-scaling.png)
 
 Nanoseconds per element, with `out=`, and in brackets the ratio to the copy between the same two arrays: the median of
-the ratios of their turns, since the few turns that such sizes get may not meet fast and slow memory equally often. Small
-arrays show a call's fixed cost; the step where the caches end is the copy's own.
+the ratios of their turns, since the few turns that such sizes get may not meet fast and slow memory equally often.
+Small arrays show a call's fixed cost; the step where the caches end is the copy's own.
 
 {table}
 """
