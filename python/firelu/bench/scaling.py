@@ -10,7 +10,7 @@ import numpy as np
 
 from .. import functional
 from .cases import TAPS
-from .measure import Array, Run, all_of, copies, in_turns
+from .measure import Array, Run, all_of, copies, in_turns, yardstick
 
 #: Half a decade apart. The largest has 4 GB of input and as much of output.
 SIZES = (10_000, 31_623, 100_000, 316_228, 10**6, 3_162_278, 10**7, 31_622_777, 10**8, 316_227_766, 10**9)
@@ -48,12 +48,12 @@ def measure_size(elements: int, rounds: int) -> dict[str, Any]:
     }
     turns = in_turns(ours | copies(x, out), rounds)
     seconds = {name: median(all_of(taken)) for name, taken in turns.items()}
-    yardstick = min((name for name in turns if name.startswith("copy")), key=seconds.__getitem__)
+    copy = yardstick(seconds)
     return {
         "elements": x.size,
-        "copy_seconds": seconds[yardstick],
+        "copy_seconds": seconds[copy],
         "seconds": {name: seconds[name] for name in ours},
-        "ratios": {name: _ratio(turns[name], turns[yardstick]) for name in ours},
+        "ratios": {name: _ratio(turns[name], turns[copy]) for name in ours},
     }
 
 

@@ -169,6 +169,13 @@ impl Axis {
         })
     }
 
+    /// The input samples that any of these outputs, at least one, is summed from; any empty range where there are none.
+    pub fn inputs_of(&self, outputs: std::ops::Range<i64>) -> std::ops::Range<i64> {
+        // Neither end of a support ever falls from one output to the next.
+        let last = self.support(outputs.end - 1);
+        self.support(outputs.start).start.max(0)..(last.start + last.count).min(self.input)
+    }
+
     /// The outputs for which no tap lies outside the input; any range where there are none.
     pub fn interior(&self) -> std::ops::Range<i64> {
         let ceiling = |a: i64| if self.down == 1 { a } else { -(-a).div_euclid(self.down) };

@@ -112,8 +112,7 @@ impl Grid {
         let limit = (STRIP_ELEMENTS / layout.pixel).max(1) as i64;
         let by_input = 1 + limit.saturating_mul(2 * period) / step;
         let strip = limit.min(by_input).min(x.output).max(1);
-        let last = y.support(y.output - 1);
-        let inputs = y.support(0).start.max(0)..(last.start + last.count).min(y.input);
+        let inputs = y.inputs_of(0..y.output);
         if inputs.is_empty() {
             return None;
         }
@@ -230,8 +229,7 @@ impl<C: Compute> Tile<'_, C> {
         let adjoint = y.transposed();
         let (whole, (outputs_on, inputs_on)) = (adjoint.interior(), y.period());
         let at_once = rows_at_once::<R>(self.parts);
-        let last = adjoint.support(rows.end - 1);
-        let met = adjoint.support(rows.start).start.max(0)..(last.start + last.count).min(y.output);
+        let met = adjoint.inputs_of(rows.clone());
         if met.is_empty() {
             return;
         }

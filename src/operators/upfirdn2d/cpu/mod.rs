@@ -256,9 +256,7 @@ unsafe fn run_tile<T: FirElement>(
     if !source.dense {
         let inside = worker.inside();
         let length = (inside.end - inside.start) as usize;
-        let y = &plan.geometry.y;
-        let last = y.support(rows.end as i64 - 1);
-        let (top, bottom) = (y.support(rows.start as i64).start.max(0), (last.start + last.count).min(y.input));
+        let Range { start: top, end: bottom } = plan.geometry.y.inputs_of(rows.start as i64..rows.end as i64);
         for row in top..bottom {
             let from = source_plane.wrapping_offset(row as isize * source.row + inside.start as isize * source.column);
             let to = gathered.wrapping_add((row - top) as usize * length);

@@ -139,11 +139,10 @@ impl Strip {
     where
         R: Sums<<R as Register>::Number, <R as Register>::Number>,
     {
-        let (mut sources, mut first) = ([prepared; 4], 0);
-        for (source, &end) in sources.iter_mut().zip(&self.bounds) {
+        let mut sources = [prepared; 4];
+        for (source, terms) in sources.iter_mut().zip(self.terms_of_phases()) {
             // A phase without terms may repeat anything.
-            *source = prepared.wrapping_add(self.offsets.get(first).copied().unwrap_or(0));
-            first = end;
+            *source = prepared.wrapping_add(self.offsets.get(terms.start).copied().unwrap_or(0));
         }
         let terms = (&sources[..], &[R::Number::from_f64(1.0); 4][..], &[1, 2, 3, 4][..]);
         let (count, stores) = (self.repeated_length(), Stores::Cached);
@@ -156,18 +155,21 @@ impl Strip {
         }
     }
 
+    /// Which terms each phase has.
+    fn terms_of_phases(&self) -> impl Iterator<Item = Range<usize>> {
+        std::iter::once(0).chain(self.bounds.iter().copied()).zip(&self.bounds).map(|(start, &end)| start..end)
+    }
+
     /// The most terms of a phase.
     fn most_terms(&self) -> usize {
-        let starts = std::iter::once(0).chain(self.bounds.iter().copied());
-        starts.zip(&self.bounds).map(|(start, end)| end - start).max().unwrap_or(0).max(1)
+        self.terms_of_phases().map(|terms| terms.len()).max().unwrap_or(0).max(1)
     }
 
     /// The parts of an output row that are multiplied one after the other.
     pub fn parts(&self) -> SmallVec<[Part; 4]> {
-        let bounds = || std::iter::once(0).chain(self.bounds.iter().copied()).zip(&self.bounds).map(|(a, &b)| a..b);
         if self.repeats() {
             let terms = 0..self.most_terms();
-            let taps = terms.clone().flat_map(|m| bounds().map(move |phase| phase.start + m..phase.end));
+            let taps = terms.clone().flat_map(|m| self.terms_of_phases().map(move |phase| phase.start + m..phase.end));
             return smallvec![Part {
                 count: self.columns.len(),
                 phases: self.phases,
@@ -181,7 +183,7 @@ impl Strip {
             offsets: SmallVec::from_slice(&self.offsets[terms.clone()]),
             taps: self.taps[terms].iter().copied().map(Some).collect(),
         };
-        bounds().enumerate().map(phase).collect()
+        self.terms_of_phases().enumerate().map(phase).collect()
     }
 }
 

@@ -40,7 +40,7 @@ impl Ahead {
 
     /// Rows of so many bytes, `step` bytes apart, of which `count` at a time are read for the first time.
     pub fn rows(step: isize, bytes: usize, count: usize) -> Self {
-        Ahead { first: 0, step, gapless: step > 0 && step as usize == bytes, count }.of(count)
+        Ahead { step, gapless: step > 0 && step as usize == bytes, ..Ahead::NONE }.of(count)
     }
 
     /// The same rows, where `count` at a time are read for the first time.

@@ -217,8 +217,8 @@ impl Strip {
                     // The last registers overlap those before them rather than reach over the end.
                     let at = column.min((end - whole) / self.step * self.step);
                     if let Some(ahead) = ahead {
-                        let bytes = (whole * size_of::<S>(), (at - start) * size_of::<S>());
-                        ahead.ask::<R>(source.cast(), (bytes.1 as isize, bytes.0), 1);
+                        let (from, bytes) = ((at - start) * size_of::<S>(), whole * size_of::<S>());
+                        ahead.ask::<R>(source.cast(), (from as isize, bytes), 1);
                     }
                     let (from, to) = (source.add(at - start), prepared.add(at / self.step));
                     match self.step {

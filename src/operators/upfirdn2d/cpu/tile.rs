@@ -343,7 +343,7 @@ impl<C: Compute> Worker<C> {
         rows.second = pitch;
         rows.places = places;
         rows.rows = Rows { count: run.count, source: run.inputs as isize * tile.source_row, target: 2 * pitch };
-        rows.ahead = self.plan.ahead.then(|| (self.ahead(tile, run.inputs), run.inputs));
+        rows.ahead = self.plan.ahead.then(|| self.ahead(tile, run.inputs));
         (rows, run.first..run.first + 2 * run.count)
     }
 
@@ -395,8 +395,7 @@ impl<C: Compute> Worker<C> {
         let at_once = ((self.at_once as i64 * y.up / y.down) as usize).max(1);
         for first in tile.rows.clone().step_by(at_once) {
             let rows = first..(first + at_once).min(tile.rows.end);
-            let last = y.support(rows.end as i64 - 1);
-            let (top, bottom) = (y.support(first as i64).start.max(0), (last.start + last.count).min(y.input));
+            let Range { start: top, end: bottom } = y.inputs_of(first as i64..rows.end as i64);
             // SAFETY: the promise of `run`; there is room for as many rows as these outputs need.
             unsafe {
                 let kept = top.min(summed.end)..summed.end;

@@ -208,8 +208,8 @@ pub struct PairedRows<S: Element> {
     pub second: isize,
     /// How many pairs and how far apart.
     pub rows: Rows,
-    /// Rows that will be read soon, and how many of them for each pair.
-    pub ahead: Option<(Ahead, usize)>,
+    /// Rows that will be read soon, as many at a time as each pair is the first to read.
+    pub ahead: Option<Ahead>,
 }
 
 impl<S: Element> Default for PairedRows<S> {
@@ -369,9 +369,9 @@ impl<D: Element> Pair<D> {
     where
         D: Element<Compute = R::Number>,
     {
-        if let Some((ahead, count)) = rows.ahead {
+        if let Some(ahead) = rows.ahead {
             let bytes = ((q * self.size) as isize, registers * R::LANES * self.size);
-            ahead.ask::<R>(self.last, bytes, count);
+            ahead.ask::<R>(self.last, bytes, ahead.count);
         }
     }
 
