@@ -14,7 +14,6 @@
 //! Modules depend on each other in one direction only:
 //! `python` → `graph` → `registry` → `operators` → `devices` → `core`.
 
-pub mod core;
 pub mod devices;
 pub mod graph;
 pub mod operators;
@@ -22,6 +21,9 @@ pub mod registry;
 
 #[cfg(feature = "python")]
 mod python;
+
+pub use firelu_core as core;
+pub use firelu_core::with_element;
 
 pub use crate::core::args::{ArgKind, ArgSpec, ArgValue, Args};
 pub use crate::core::blob::Blob;

@@ -4,8 +4,8 @@ use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 use std::fmt;
 
-use crate::core::error::{Error, Result};
-use crate::core::names;
+use crate::error::{Error, Result};
+use crate::names;
 
 /// The value of an argument.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

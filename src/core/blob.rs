@@ -1,9 +1,9 @@
 //! A named place of a workspace, and the inputs and outputs of an operator object: empty or a tensor.
 
-use crate::core::dtype::{DType, Element};
-use crate::core::error::{Error, Result};
-use crate::core::shape::Shape;
-use crate::core::tensor::Tensor;
+use crate::dtype::{DType, Element};
+use crate::error::{Error, Result};
+use crate::shape::Shape;
+use crate::tensor::Tensor;
 
 /// Holds a tensor, or nothing yet.
 #[derive(Debug, Clone, Default)]

@@ -3,8 +3,8 @@
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-use crate::core::args::ArgValue;
-use crate::core::error::{Error, Result};
+use crate::args::ArgValue;
+use crate::error::{Error, Result};
 
 /// One step of a net. An omitted optional input or unwanted output is the empty name.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

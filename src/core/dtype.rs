@@ -6,7 +6,7 @@ use std::str::FromStr;
 pub use half::bf16 as BFloat16;
 pub use half::f16 as Float16;
 
-use crate::core::error::Error;
+use crate::error::Error;
 
 /// The type of a tensor's elements.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -92,7 +92,7 @@ pub trait Element: Copy + Send + Sync + PartialEq + fmt::Debug + Default + 'stat
 
 /// Rounds to the float32 of which a half type can still tell on which side of a middle the value lies: a
 /// second rounding then gives what a single one would.
-pub(crate) fn round_to_odd(value: f64) -> f32 {
+pub fn round_to_odd(value: f64) -> f32 {
     let nearest = value as f32;
     let back = f64::from(nearest);
     if back == value || !back.is_finite() {
@@ -167,19 +167,19 @@ half_element!(BFloat16, DType::BFloat16);
 macro_rules! with_element {
     ($dtype:expr, $element:ident => $body:expr) => {
         match $dtype {
-            $crate::DType::Float16 => {
-                type $element = $crate::Float16;
+            $crate::dtype::DType::Float16 => {
+                type $element = $crate::dtype::Float16;
                 $body
             }
-            $crate::DType::BFloat16 => {
-                type $element = $crate::BFloat16;
+            $crate::dtype::DType::BFloat16 => {
+                type $element = $crate::dtype::BFloat16;
                 $body
             }
-            $crate::DType::Float32 => {
+            $crate::dtype::DType::Float32 => {
                 type $element = f32;
                 $body
             }
-            $crate::DType::Float64 => {
+            $crate::dtype::DType::Float64 => {
                 type $element = f64;
                 $body
             }

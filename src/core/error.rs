@@ -39,7 +39,7 @@ pub enum Error {
     #[error("{0}")]
     Argument(Box<Complaint>),
     /// No operator has this name.
-    #[error("unknown operator {name:?}{}", crate::core::names::hint(nearest))]
+    #[error("unknown operator {name:?}{}", crate::names::hint(nearest))]
     UnknownOperator {
         /// The name that was asked for.
         name: String,

@@ -4,9 +4,9 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::core::args::Args;
-use crate::core::definition::OperatorDef;
-use crate::core::error::{Error, Result};
+use crate::args::Args;
+use crate::definition::OperatorDef;
+use crate::error::{Error, Result};
 
 /// What a gradient maker is given.
 pub struct GradientRequest<'a> {

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use crate::core::args::Args;
-use crate::core::device::{Device, Stream};
-use crate::core::error::{Error, Result};
-use crate::core::gradient::Gradient;
-use crate::core::schema::OpSchema;
-use crate::core::tensor::{TensorView, TensorViewMut};
+use crate::args::Args;
+use crate::device::{Device, Stream};
+use crate::error::{Error, Result};
+use crate::gradient::Gradient;
+use crate::schema::OpSchema;
+use crate::tensor::{TensorView, TensorViewMut};
 
 /// A call that [`OpSchema::check`] has passed: kernels trust it.
 pub struct Call<'a> {

@@ -3,12 +3,12 @@
 use smallvec::SmallVec;
 use std::sync::Arc;
 
-use crate::core::args::{ArgSpec, ArgValue, Args};
-use crate::core::device::Device;
-use crate::core::dtype::DType;
-use crate::core::error::{Error, Result};
-use crate::core::shape::{Strides, may_self_overlap};
-use crate::core::tensor::{Parts, TensorType};
+use crate::args::{ArgSpec, ArgValue, Args};
+use crate::device::Device;
+use crate::dtype::DType;
+use crate::error::{Error, Result};
+use crate::shape::{Strides, may_self_overlap};
+use crate::tensor::{Parts, TensorType};
 
 /// Which element types an input takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

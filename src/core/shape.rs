@@ -3,7 +3,7 @@
 use smallvec::SmallVec;
 use std::fmt;
 
-use crate::core::dtype::DType;
+use crate::dtype::DType;
 
 /// The length of each dimension, outermost first. Up to four stay on the stack.
 #[derive(PartialEq, Eq, Hash, Default)]

@@ -3,10 +3,10 @@
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use crate::core::device::Device;
-use crate::core::dtype::{DType, Element};
-use crate::core::error::{Error, Result};
-use crate::core::shape::{Shape, Strides, extent, is_row_major};
+use crate::device::Device;
+use crate::dtype::{DType, Element};
+use crate::error::{Error, Result};
+use crate::shape::{Shape, Strides, extent, is_row_major};
 use crate::with_element;
 
 /// What shape inference speaks of: a shape and an element type, no memory.
@@ -266,7 +266,7 @@ impl Tensor {
     /// The values in row-major order, widened to float64. CPU memory only.
     pub fn to_f64_vec(&self) -> Result<Vec<f64>> {
         with_element!(self.dtype(), T => {
-            use crate::core::dtype::Compute;
+            use crate::dtype::Compute;
             Ok(self.to_vec::<T>()?.into_iter().map(|v| v.to_compute().to_f64()).collect())
         })
     }

@@ -1,6 +1,6 @@
 //! Where kernels run: memory, threads and instruction sets of each device.
 
-pub mod cpu;
+pub use firelu_cpu as cpu;
 #[cfg(feature = "cuda")]
 pub mod cuda;
 

@@ -1,8 +1,8 @@
 //! Views of a tensor as one of a larger shape: repeated dimensions get a stride of zero.
 
-use crate::core::dtype::DType;
-use crate::core::shape::{Shape, Strides};
-use crate::core::tensor::{Parts, TensorType, TensorView};
+use firelu_core::dtype::DType;
+use firelu_core::shape::{Shape, Strides};
+use firelu_core::tensor::{Parts, TensorType, TensorView};
 
 /// The view as one of `shape`, whose dimension `d` is the view's dimension `source(d)`, or a repetition
 /// where that is `None` or of length one.

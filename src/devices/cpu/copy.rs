@@ -1,7 +1,7 @@
 //! The yardstick of every benchmark: copying bytes as fast as this processor can, on the same threads.
 
-use crate::core::error::Result;
-use crate::devices::cpu::parallel;
+use crate::parallel;
+use firelu_core::error::Result;
 
 /// How the bytes are copied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,8 +40,8 @@ pub unsafe fn copy(source: *const u8, target: *mut u8, bytes: usize, method: Met
 unsafe fn stream(source: *const u8, target: *mut u8, bytes: usize) {
     use core::arch::x86_64::{__m256i, _mm256_loadu_si256, _mm256_stream_si256};
 
-    use crate::devices::cpu::simd::avx2::{AHEAD, LINE, prefetch};
-    use crate::devices::cpu::simd::fence;
+    use crate::simd::avx2::{AHEAD, LINE, prefetch};
+    use crate::simd::fence;
 
     let head = target.align_offset(LINE).min(bytes);
     let lines = (bytes - head) / LINE;

@@ -3,14 +3,14 @@
 
 use std::mem::MaybeUninit;
 
-use crate::core::dtype::{DType, Element};
-use crate::core::error::Result;
-use crate::core::tensor::{Parts, TensorView, TensorViewMut};
-use crate::devices::cpu::features::{Level, last_level_cache};
-use crate::devices::cpu::parallel::{self, TASK_BYTES};
-use crate::devices::cpu::simd::{Formula, fence};
-use crate::devices::cpu::sources::{Last, LastKind, SimdElement, Sources, gather, gather_wide, scatter, with_sources};
-use crate::devices::cpu::walk::Walk;
+use crate::features::{Level, last_level_cache};
+use crate::parallel::{self, TASK_BYTES};
+use crate::simd::{Formula, fence};
+use crate::sources::{Last, LastKind, SimdElement, Sources, gather, gather_wide, scatter, with_sources};
+use crate::walk::Walk;
+use firelu_core::dtype::{DType, Element};
+use firelu_core::error::Result;
+use firelu_core::tensor::{Parts, TensorView, TensorViewMut};
 
 /// How many strided elements are brought together at a time; they stay in the first-level cache.
 pub const PIECE: usize = 512;
@@ -267,9 +267,9 @@ unsafe fn native<T: SimdElement, const N: usize>(
 #[cfg(target_arch = "x86_64")]
 mod avx2 {
     use super::native;
-    use crate::devices::cpu::simd::Formula;
-    use crate::devices::cpu::simd::avx2::{AHEAD, Avx2Element, LINE};
-    use crate::devices::cpu::sources::Sources;
+    use crate::simd::Formula;
+    use crate::simd::avx2::{AHEAD, Avx2Element, LINE};
+    use crate::sources::Sources;
 
     /// A line of the target at a time: registers are filled, computed and stored back to back.
     ///

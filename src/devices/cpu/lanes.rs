@@ -3,10 +3,10 @@
 //! in float64 as a fixed tree, and the blocks in float64 one after the other. The order depends on the
 //! sequence alone: not on threads, instruction sets, strides or memory order.
 
-use crate::core::dtype::{Compute, Element};
-use crate::devices::cpu::features::Level;
-use crate::devices::cpu::simd::Formula;
-use crate::devices::cpu::sources::{Last, SimdElement, Sources, with_sources};
+use crate::features::Level;
+use crate::simd::Formula;
+use crate::sources::{Last, SimdElement, Sources, with_sources};
+use firelu_core::dtype::{Compute, Element};
 
 /// How many values are summed in the compute type.
 pub const BLOCK: usize = 8192;
@@ -159,9 +159,9 @@ unsafe fn add_to_totals<T: SimdElement, const N: usize>(
 #[cfg(target_arch = "x86_64")]
 mod avx2 {
     use super::{MOST_LANES, lanes_of};
-    use crate::devices::cpu::simd::avx2::{AHEAD, Avx2Element, LINE};
-    use crate::devices::cpu::simd::{Formula, Lane};
-    use crate::devices::cpu::sources::Sources;
+    use crate::simd::avx2::{AHEAD, Avx2Element, LINE};
+    use crate::simd::{Formula, Lane};
+    use crate::sources::Sources;
 
     /// How results are stored.
     #[derive(Clone, Copy)]

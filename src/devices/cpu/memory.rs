@@ -6,11 +6,11 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
-use crate::core::device::Device;
-use crate::core::error::{Error, Result};
-use crate::core::shape::Strides;
-use crate::core::tensor::{Storage, Tensor, TensorType};
-use crate::devices::cpu::free_list::{Blocks, FreeList};
+use crate::free_list::{Blocks, FreeList};
+use firelu_core::device::Device;
+use firelu_core::error::{Error, Result};
+use firelu_core::shape::Strides;
+use firelu_core::tensor::{Storage, Tensor, TensorType};
 
 /// Smaller blocks are left to the allocator, which recycles them well.
 pub const POOLED_BYTES: usize = 1 << 20;

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, RwLock};
 use std::time::{Duration, Instant};
 
-use crate::core::error::{Error, Result};
-use crate::devices::cpu::tasks::Tasks;
+use crate::tasks::Tasks;
+use firelu_core::error::{Error, Result};
 
 /// Below this many bytes of reads and writes, starting threads costs more than it saves.
 pub const SEQUENTIAL_BYTES: usize = 1 << 20;

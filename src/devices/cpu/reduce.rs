@@ -4,17 +4,17 @@
 
 use smallvec::SmallVec;
 
-use crate::core::dtype::{BFloat16, DType, Float16, round_to_odd};
-use crate::core::error::Result;
-use crate::core::shape::Strides;
-use crate::core::tensor::{TensorView, TensorViewMut};
-use crate::devices::cpu::elementwise::{PIECE, Pieces, is_streaming};
-use crate::devices::cpu::features::Level;
-use crate::devices::cpu::lanes::{BLOCK, MOST_LANES, Run, lanes_of, tree};
-use crate::devices::cpu::memory;
-use crate::devices::cpu::parallel::{self, TASK_BYTES};
-use crate::devices::cpu::simd::{Formula, fence};
-use crate::devices::cpu::sources::{Last, LastKind, SimdElement, gather_wide, scatter};
+use crate::elementwise::{PIECE, Pieces, is_streaming};
+use crate::features::Level;
+use crate::lanes::{BLOCK, MOST_LANES, Run, lanes_of, tree};
+use crate::memory;
+use crate::parallel::{self, TASK_BYTES};
+use crate::simd::{Formula, fence};
+use crate::sources::{Last, LastKind, SimdElement, gather_wide, scatter};
+use firelu_core::dtype::{BFloat16, DType, Float16, round_to_odd};
+use firelu_core::error::Result;
+use firelu_core::shape::Strides;
+use firelu_core::tensor::{TensorView, TensorViewMut};
 
 /// The most neighbours whose sums one task keeps.
 const MOST_NEIGHBOURS: usize = 1024;

@@ -1,7 +1,7 @@
 //! Registers: a formula is written once over [`Lane`] and runs on single numbers (every processor) and
 //! on AVX2 registers (8 × float32 or 4 × float64).
 
-use crate::core::dtype::Compute;
+use firelu_core::dtype::Compute;
 
 /// A number, or a register of them, that a formula computes with.
 pub trait Lane<C: Compute>: Copy {
@@ -64,7 +64,7 @@ pub mod avx2 {
     use core::arch::x86_64::*;
 
     use super::Lane;
-    use crate::core::dtype::{BFloat16, Element, Float16};
+    use firelu_core::dtype::{BFloat16, Element, Float16};
 
     /// The bytes of a cache line.
     pub const LINE: usize = 64;
@@ -492,8 +492,8 @@ pub mod avx2 {
 #[cfg(all(test, target_arch = "x86_64"))]
 mod tests {
     use super::avx2::Avx2Element;
-    use crate::core::dtype::{BFloat16, Float16};
-    use crate::devices::cpu::features::Level;
+    use crate::features::Level;
+    use firelu_core::dtype::{BFloat16, Float16};
 
     /// Every 16-bit pattern widens and rounds as the `half` crate does it.
     fn exhaustive<T: Avx2Element<Compute = f32>>(from_bits: fn(u16) -> T, to_bits: fn(T) -> u16) {

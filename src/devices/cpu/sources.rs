@@ -1,8 +1,8 @@
 //! The operands of a run of elements: all but the last lie one after the other, and the last may also
 //! be one number for the whole run, or numbers that are of the compute type already.
 
-use crate::core::dtype::{Compute, DType, Element};
-use crate::with_element;
+use firelu_core::dtype::{Compute, DType, Element};
+use firelu_core::with_element;
 
 #[cfg(target_arch = "x86_64")]
 use super::simd::avx2::{self, Avx2Element};
@@ -292,16 +292,16 @@ unsafe fn pairs<T: SimdElement, const N: usize>(
 macro_rules! with_sources {
     ($pointers:expr, $last:expr, $sources:ident => $body:expr) => {
         match $last {
-            $crate::devices::cpu::sources::Last::Dense => {
-                let $sources = $crate::devices::cpu::sources::Dense($pointers);
+            $crate::sources::Last::Dense => {
+                let $sources = $crate::sources::Dense($pointers);
                 $body
             }
-            $crate::devices::cpu::sources::Last::Constant(value) => {
-                let $sources = $crate::devices::cpu::sources::WithConstant($pointers, value);
+            $crate::sources::Last::Constant(value) => {
+                let $sources = $crate::sources::WithConstant($pointers, value);
                 $body
             }
-            $crate::devices::cpu::sources::Last::Wide(numbers) => {
-                let $sources = $crate::devices::cpu::sources::WithWide($pointers, numbers);
+            $crate::sources::Last::Wide(numbers) => {
+                let $sources = $crate::sources::WithWide($pointers, numbers);
                 $body
             }
         }

@@ -3,9 +3,9 @@
 
 use smallvec::SmallVec;
 
-use crate::core::error::Result;
-use crate::core::shape::Strides;
-use crate::devices::cpu::parallel;
+use crate::parallel;
+use firelu_core::error::Result;
+use firelu_core::shape::Strides;
 
 type Dims<T> = SmallVec<[T; 6]>;
 
