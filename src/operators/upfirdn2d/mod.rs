@@ -23,7 +23,7 @@ use crate::core::schema::{InputDType, InputSpec, OpCost, OpSchema, OutputTypes, 
 use crate::core::shape::Shape;
 use crate::core::tensor::TensorType;
 use crate::operators::run_blobs;
-use params::Geometry;
+use firelu_filters::axis::Geometry;
 
 fn with_args(schema: OpSchema) -> OpSchema {
     UpFirDn2dArgs::specs().into_iter().fold(schema, OpSchema::arg)
@@ -32,7 +32,7 @@ fn with_args(schema: OpSchema) -> OpSchema {
 /// The geometry of a forward call on an X of this shape, with the kernel at this place.
 fn geometry(signature: &Signature<'_>, x: &Shape, k: usize) -> Result<Geometry> {
     let args = UpFirDn2dArgs::from_args(signature.args);
-    Geometry::new(signature.operator, &args, x, &signature.input(k).shape)
+    args.geometry(signature.operator, x, &signature.input(k).shape)
 }
 
 /// The shape of the X that `UpFirDn2dGradient` is given: its last two lengths alone stand for an X with
