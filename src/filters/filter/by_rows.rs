@@ -20,6 +20,14 @@ impl<T: Element> Worker<T> {
     /// # Safety
     /// As [`Worker::run`].
     pub(super) unsafe fn vertical_first(&mut self, tile: &Tile<T>) {
+        let (first, end) = (tile.at.rows.start as i64, tile.at.rows.end as i64);
+        if self.plan.geometry.y.inputs_of(first..end).is_empty() {
+            // Sums of nothing, whatever the sign of the taps.
+            let (count, width) = (tile.at.rows.len(), self.strip.columns.len() * self.plan.pixel);
+            let rows = Rows { count, source: 0, target: tile.at.target_row };
+            // SAFETY: the promise of `run`.
+            return unsafe { (self.loops.output.sum)(&[], &[], tile.target, width, rows, Stores::Cached) };
+        }
         let (prepared, inside) = (self.strip.prepared_length(), self.strip.inside_length());
         let pitch = (prepared * size_of::<T::Compute>()) as isize;
         let unsplit = (inside * size_of::<T::Compute>()) as isize;
