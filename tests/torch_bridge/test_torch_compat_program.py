@@ -44,7 +44,7 @@ def folder(tmp_path):
 
 
 def run(*arguments, cwd):
-    """Run the command from an empty folder's side, with the sources of these tests on the path."""
+    """Run the command in a folder."""
     return subprocess.run(
         [sys.executable, "-m", "firelu.compat", *arguments], cwd=cwd, capture_output=True, text=True, check=False
     )
@@ -53,10 +53,17 @@ def run(*arguments, cwd):
 def test_a_program_runs_as_it_would_alone(folder):
     elsewhere = folder / "elsewhere"
     elsewhere.mkdir()
-    script = os.path.join("..", "program.py")
-    done = run(script, "--torchvision", "-m", "x", cwd=elsewhere)
+    done = run(os.path.join("..", "program.py"), "--torchvision", "-m", "x", cwd=elsewhere)
     assert done.returncode == 7, done.stderr
+    script = str(folder / "program.py")
     assert json.loads(done.stdout) == [[script, "--torchvision", "-m", "x"], -0.5, script]
+
+
+def test_a_folder_runs_as_it_would_alone(folder):
+    (folder / "program.py").rename(folder / "__main__.py")
+    done = run(str(folder), "one", cwd=folder.parent)
+    assert done.returncode == 7, done.stderr
+    assert json.loads(done.stdout)[0][1:] == ["one"]
 
 
 def test_a_program_that_raises_is_seen_to(folder):
@@ -87,6 +94,38 @@ def test_what_cannot_run_is_named(folder, arguments, status, message):
     assert done.returncode == status
     assert message in done.stderr
     assert "Traceback" not in done.stderr
+
+
+LATER = """
+    import sys
+    {hidden} = None
+    import firelu.compat
+
+    firelu.compat.install()
+    {then}
+"""
+
+
+@pytest.mark.parametrize(
+    ("hidden", "then"),
+    [
+        ("sys.modules['setuptools']", "pass  # which only those need who compile"),
+        ("nothing", "from torch.utils.cpp_extension import load\n    assert load('upfirdn2d', {sources}).upfirdn2d"),
+    ],
+)
+def test_the_compiler_is_served_when_it_is_imported(hidden, then, folder):
+    then = then.format(sources=["upfirdn2d.cpp", "upfirdn2d_kernel.cu"])
+    script = textwrap.dedent(LATER.format(hidden=hidden, then=then))
+    subprocess.run([sys.executable, "-c", script], check=True, cwd=folder)
+
+
+def test_without_torch_it_says_what_is_missing(folder):
+    script = (
+        "import sys; sys.modules['torch'] = None; from firelu.compat.__main__ import main; sys.exit(main(['x.py']))"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=folder, check=False)
+    assert done.returncode == 1
+    assert done.stderr == 'firelu.compat needs torch 2.6 or later: pip install "firelu[torch]"\n'
 
 
 def test_help(folder):

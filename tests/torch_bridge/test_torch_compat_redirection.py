@@ -243,6 +243,26 @@ def test_one_step_that_cannot_be_undone_does_not_keep_the_others(monkeypatch):
     assert len(changes) == 0
 
 
+def test_an_interrupted_uninstall_is_finished_by_the_next_call(project, monkeypatch):
+    module = project("interrupted", PLAIN)()
+    before = state(module)
+    firelu.compat.install()
+    with monkeypatch.context() as patch:
+        undo = transaction.Transaction.undo
+
+        def interrupted(self, length=0):
+            undo(self, len(self) - 1)
+            raise KeyboardInterrupt
+
+        patch.setattr(transaction.Transaction, "undo", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            firelu.compat.uninstall()
+    with firelu.compat.install():
+        module.fused_leaky_relu(torch.ones(1, 2), torch.zeros(2))
+        assert module.calls == []
+    assert state(module) == before
+
+
 def in_threads(count, work):
     failed = []
 
@@ -339,6 +359,14 @@ def test_a_reloaded_module_is_served_again(project):
     module.fused_leaky_relu(x, bias)
     assert module.calls == ["theirs"]
     assert not [name for name in vars(module) if "firelu" in name]
+
+
+def test_an_import_that_ends_after_the_uninstall_changes_nothing(project):
+    load = project("ends_later", PLAIN + "\n    import firelu.compat\n    firelu.compat.uninstall()\n")
+    firelu.compat.install()
+    module = load()
+    module.fused_leaky_relu(torch.ones(1, 2), torch.zeros(2))
+    assert module.calls == ["theirs"]
 
 
 def test_a_module_keeps_its_own_loader(project):

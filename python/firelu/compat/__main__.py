@@ -39,12 +39,17 @@ def main(argv: Sequence[str]) -> int:
     except ImportError as error:
         return _refuse(str(error), 1)
     sys.argv = [program, *arguments]
-    if options.as_module:
-        return _run_module(program)
+    return _run_module(program) if options.as_module else _run_script(program)
+
+
+def _run_script(program: str) -> int:
     if not os.path.exists(program):
-        return _refuse(f"{program}: no such file", 2)
-    sys.path[0] = os.path.dirname(os.path.realpath(program))
-    runpy.run_path(program, run_name="__main__")
+        return _refuse(f"firelu.compat: {program}: no such file", 2)
+    if not getattr(sys.flags, "safe_path", False):  # then nothing stands before the path
+        folder = program if os.path.isdir(program) else os.path.dirname(os.path.realpath(program))
+        sys.path[0] = os.path.abspath(folder)
+    # An absolute path, as Python's own: it holds where the program changes its directory.
+    runpy.run_path(os.path.abspath(program), run_name="__main__")
     return 0
 
 
@@ -54,13 +59,13 @@ def _run_module(name: str) -> int:
     except ModuleNotFoundError:  # a package that it should be in
         found = False
     if not found:
-        return _refuse(f"no module named {name}", 1)
+        return _refuse(f"firelu.compat: no module named {name}", 1)
     runpy.run_module(name, run_name="__main__", alter_sys=True)
     return 0
 
 
 def _refuse(reason: str, status: int) -> int:
-    print(f"firelu.compat: {reason}", file=sys.stderr)
+    print(reason, file=sys.stderr)
     return status
 
 

@@ -12,7 +12,6 @@ What belongs to them stands in `recognisers`; every change is a step of one `Tra
 
 from __future__ import annotations
 
-import importlib
 import os
 import sys
 import threading
@@ -44,6 +43,7 @@ class Replaced:
         self.transaction = Transaction()
         self.left_alone: dict[str, str] = {}
         self.lends_torchvision = False
+        self.ended = False
 
     @property
     def names(self) -> list[str]:
@@ -57,6 +57,11 @@ class Replaced:
         for module in loaded_modules():
             self.look(module)
 
+    def end(self) -> None:
+        """Put everything back; a module whose import ends later is not looked at any more."""
+        self.ended = True
+        self.transaction.undo()
+
     def lend_torchvision(self) -> None:
         """Answer for the module that torchvision removed, where nobody else does."""
         if not self.lends_torchvision:
@@ -69,6 +74,8 @@ class Replaced:
         if not findings:
             return
         with _lock:
+            if self.ended:
+                return
             before = len(self.transaction)
             try:
                 for what, why_left, replace in findings:
@@ -88,7 +95,8 @@ class Replaced:
 
     def _serve_import(self, module: ModuleType) -> None:
         with _lock:
-            self.transaction.serve_import(module)
+            if not self.ended:
+                self.transaction.serve_import(module)
 
     def __enter__(self) -> Replaced:
         """Keep firelu installed until the block ends, and until every other block has ended."""
@@ -150,28 +158,29 @@ def install(*, torchvision: bool = False) -> Replaced:
         What was replaced so far; as a context manager, everything is put back at the end of the block.
     """
     try:
-        importlib.import_module("torch.utils.cpp_extension")
+        from .replacements import Replacements
     except ModuleNotFoundError as missing:
+        if missing.name != "torch":
+            raise
         raise ImportError('firelu.compat needs torch 2.6 or later: pip install "firelu[torch]"') from missing
-    from .replacements import Replacements
-
     return _install(Replacements(), torchvision=torchvision)
 
 
 def _install(replacements: Replacements, *, torchvision: bool) -> Replaced:
     global _current
     with _lock:
+        if _current is not None and _current.ended:  # an interrupt struck while it was put back
+            uninstall()
         replaced = _current or Replaced(replacements)
-        before = len(replaced.transaction)
         try:
             if replaced is not _current:
                 replaced.begin()
             if torchvision:
                 replaced.lend_torchvision()
-        except BaseException:
-            replaced.transaction.undo(before)
-            raise
-        _current = replaced
+            _current = replaced
+        finally:
+            if replaced is not _current:
+                replaced.end()
         return replaced
 
 
@@ -186,7 +195,7 @@ def uninstall() -> _Reinstalled:
         before = _current
         try:
             if before is not None:
-                before.transaction.undo()
+                before.end()
         finally:
             if before is not None and not len(before.transaction):
                 _current = None

@@ -11,6 +11,7 @@ from .install import current, loaded_modules
 from .lending import FUNCTIONAL_TENSOR
 from .recognisers import find
 
+_PAGE = "https://firelu.github.io/firelu/compat/"
 #: Distributions that bring those extensions, or use them.
 _PROJECTS = ("basicsr", "gfpgan", "facexlib", "realesrgan", "codeformer", "mmcv", "diffusers")
 
@@ -46,7 +47,7 @@ def status() -> dict[str, Any]:
 
 
 def doctor() -> str:
-    """Say what `install` has replaced or would replace among the imported modules, and explain usual troubles."""
+    """Say what `install` has replaced or would replace among the imported modules, and what to do about troubles."""
     return "\n".join(lines(status()))
 
 
@@ -63,7 +64,7 @@ def lines(found: dict[str, Any]) -> list[str]:
     text += [f"Left alone: {each['what']}: {each['why']}." for each in found["left_alone"]]
     if found["projects"]:
         text.append("Projects here: " + ", ".join(f"{name} {version}" for name, version in found["projects"].items()))
-    return [*text, *found["advice"]]
+    return [*text, *found["advice"], f"Troubles by their error message: {_PAGE}"]
 
 
 def _projects() -> dict[str, str]:
