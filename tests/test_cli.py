@@ -57,6 +57,61 @@ def test_doctor_as_json(capsys):
         assert where["cuda_reason"]
 
 
+@pytest.fixture
+def without_cuda(monkeypatch):
+    """Give a setter of the reason why there is no CUDA."""
+
+    def because(reason):
+        nothing = {"usable": False, "reason": reason, "driver": None, "devices": []}
+        monkeypatch.setattr(firelu, "cuda_status", lambda: dict(nothing))
+
+    return because
+
+
+def test_doctor_has_one_line_for_no_gpu(without_cuda, capsys):
+    without_cuda("no CUDA driver library (libcuda) was found")
+    assert main(["doctor"]) == 0
+    text = capsys.readouterr().out
+    assert "CUDA\n  none found; the CPU is used, which is fine\ntorch\n" in text
+    assert "libcuda" not in text
+    assert all(f"  {name}" in text for name in firelu.operators())
+
+
+def test_doctor_says_why_a_driver_does_not_work(without_cuda, capsys):
+    without_cuda("the CUDA driver library libcuda.so.1 is cut short")
+    assert main(["doctor"]) == 0
+    text = capsys.readouterr().out
+    assert "not usable: the CUDA driver library libcuda.so.1 is cut short; the CPU is used\n" in text
+    assert text.count("cut short") == 1
+
+
+def test_doctor_fails_on_a_setting_that_is_ignored(monkeypatch, capsys):
+    problem = "FIRELU_NUM_THREADS: got 'abc', takes a number from 1 to 1024"
+    monkeypatch.setattr(firelu._firelu, "environment_problems", lambda: [problem], raising=False)
+    monkeypatch.setenv("FIRELU_NUM_THREADS", "abc")
+    assert main(["doctor"]) == 1
+    text = capsys.readouterr().out
+    assert f"Problem: {problem}\n" in text
+    assert "All is well" not in text
+    assert "FIRELU_NUM_THREADS  abc" in text
+    assert main(["doctor", "--json"]) == 1
+    assert json.loads(capsys.readouterr().out)["problems"] == [problem]
+
+
+def test_doctor_says_where_the_number_of_threads_comes_from(monkeypatch, capsys):
+    monkeypatch.setattr(firelu._firelu, "thread_count_source", lambda: "from OMP_NUM_THREADS", raising=False)
+    assert main(["doctor"]) == 0
+    assert f"{firelu.get_num_threads()} of " in (text := capsys.readouterr().out)
+    assert ", from OMP_NUM_THREADS (" in text
+
+
+def test_doctor_speaks_of_the_drop_in(capsys):
+    assert main(["doctor"]) == 0
+    assert "\nDrop-in (firelu.compat)\n  firelu.compat is not installed.\n" in capsys.readouterr().out
+    assert main(["doctor", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["compat"]["installed"] is False
+
+
 def test_doctor_finds_a_wrong_result(monkeypatch, capsys):
     monkeypatch.setattr(firelu, "run_operator", lambda name, x, **arguments: x + 1)
     assert main(["doctor"]) == 1
@@ -95,6 +150,34 @@ def test_ops_describes_every_operator(name, capsys):
 def test_ops_names_the_nearest_operator(capsys):
     assert main(["ops", "LeakyRelus"]) == 1
     assert "LeakyRelu" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("name", "meant"), [("upfirdn2d", "UpFirDn2d"), ("fused_leaky_relu", "FusedLeakyRelu")])
+def test_ops_shows_the_operator_that_is_meant(name, meant, capsys):
+    assert main(["ops", meant]) == 0
+    expected = capsys.readouterr().out
+    assert main(["ops", name]) == 0
+    assert capsys.readouterr().out == f"There is no operator {name}; this is {meant}.\n\n{expected}"
+
+
+def test_ops_does_not_choose_between_two(monkeypatch, capsys):
+    operators = firelu.operators()
+    monkeypatch.setattr(firelu, "operators", lambda: [*operators, "LEAKYRELU"])
+    assert main(["ops", "leakyrelu"]) == 1
+    assert "LeakyRelu" in capsys.readouterr().err
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="the output is closed by bash, which is not installed")
+@pytest.mark.parametrize("arguments", [["ops"], ["ops", "LeakyRelu"], ["doctor"], ["--version"], ["ops", "Nonsense"]])
+def test_a_closed_output_is_no_failure(arguments):
+    done = subprocess.run(
+        ["bash", "-c", '"$0" -m firelu "$@" >&-', sys.executable, *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert "Traceback" not in done.stderr
+    assert done.returncode == ("Nonsense" in arguments), done.stderr
 
 
 @pytest.mark.skipif(shutil.which("bash") is None, reason="the pipe is made by bash, which is not installed")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import struct
+import zlib
 
 import numpy as np
 import pytest
@@ -13,6 +15,7 @@ pytest.importorskip("PIL")
 
 from firelu import demo
 from firelu.cli import main
+from firelu.demo import pictures
 from PIL import Image
 
 NO_BROWSER = f"no browser: none of {', '.join(NAMES)} is installed, or this is not a POSIX system"
@@ -77,6 +80,84 @@ def test_a_picture_of_the_user(tmp_path, capsys, monkeypatch):
     assert "mine.png" in (tmp_path / "out" / "index.html").read_text(encoding="utf-8")
     with Image.open(tmp_path / "out" / "original.png") as original:
         assert original.size == (168, 128)
+
+
+RAMP = np.linspace(0, 1, 128)[None, :].repeat(64, axis=0)
+WIDE, NARROW = (RAMP * 65535).astype(np.uint16), (RAMP * 255).astype(np.uint8)
+HALF = np.where(np.arange(64)[:, None] < 32, 255, 0).astype(np.uint8).repeat(128, axis=1)
+
+
+def png(bits, colour, samples):
+    """Write a PNG by its specification: Pillow does not write every kind that it reads."""
+
+    def chunk(kind, data):
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+    rows = samples.astype(">u2" if bits == 16 else "u1").reshape(len(samples), -1)
+    header = struct.pack(">IIBBBBB", samples.shape[1], samples.shape[0], bits, colour, 0, 0, 0)
+    lines = b"".join(b"\0" + row.tobytes() for row in rows)
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(lines)) + chunk(b"IEND", b"")
+
+
+GREY, COLOUR, GREY_ALPHA, COLOUR_ALPHA = 0, 2, 4, 6
+OVER_WHITE = np.where(HALF > 0, RAMP, 1)
+
+
+@pytest.mark.parametrize(
+    ("content", "expected", "steps"),
+    [
+        (png(16, GREY, WIDE), RAMP, 65535),
+        (png(8, GREY, NARROW), RAMP, 255),
+        (png(16, COLOUR, np.stack([WIDE] * 3, axis=2)), RAMP, 255),
+        (png(16, GREY_ALPHA, np.stack([WIDE, HALF * np.uint16(257)], axis=2)), OVER_WHITE, 255),
+        (png(8, GREY_ALPHA, np.stack([NARROW, HALF], axis=2)), OVER_WHITE, 255),
+        (png(16, COLOUR_ALPHA, np.stack([WIDE] * 3 + [HALF * np.uint16(257)], axis=2)), OVER_WHITE, 255),
+    ],
+    ids=["grey 16", "grey 8", "colour 16", "grey and alpha 16", "grey and alpha 8", "colour and alpha 16"],
+)
+def test_a_ramp_stays_a_ramp(content, expected, steps, tmp_path):
+    (tmp_path / "ramp.png").write_bytes(content)
+    picture = pictures.read(tmp_path / "ramp.png")
+    assert picture.shape == (1, 3, 64, 128)
+    assert picture.dtype == np.float32
+    # Each value was cut to a step of the file's, and to one of 8 bits where Pillow reads no more.
+    assert np.abs(picture - expected).max() <= 1.01 / steps + 1e-6
+
+
+def test_palettes_and_floats(tmp_path):
+    indexed = Image.fromarray(NARROW).convert("P")
+    indexed.save(tmp_path / "opaque.png")
+    np.testing.assert_allclose(pictures.read(tmp_path / "opaque.png")[0, 1], NARROW / 255, atol=1e-6)
+    # A picture whose colour 0, black, is the transparent one.
+    indexed.save(tmp_path / "transparent.png", transparency=0)
+    expected = np.where(NARROW == 0, 1, NARROW / 255)
+    np.testing.assert_allclose(pictures.read(tmp_path / "transparent.png")[0, 1], expected, atol=1e-6)
+    for scale in (1, 1000):
+        Image.fromarray((RAMP * scale).astype(np.float32)).save(tmp_path / "floats.tiff")
+        np.testing.assert_allclose(pictures.read(tmp_path / "floats.tiff")[0, 2], RAMP, atol=1e-6)
+
+
+def test_a_large_picture_of_16_bits_is_made_smaller(tmp_path):
+    (tmp_path / "large.png").write_bytes(png(16, GREY, np.full((1100, 2200), 32768, np.uint16)))
+    picture = pictures.read(tmp_path / "large.png")
+    assert picture.shape == (1, 3, 512, 1024)
+    np.testing.assert_allclose(picture, 32768 / 65535, atol=1e-6)
+
+
+@pytest.mark.parametrize("value", [0, 77, 255])
+def test_a_constant_picture_makes_no_warnings(value, tmp_path, monkeypatch):
+    """Warnings are errors in these tests."""
+    from firelu.demo import deblurring, downsampling, upsampling
+
+    monkeypatch.setattr(deblurring, "_KERNEL_STEPS", 3)
+    monkeypatch.setattr(deblurring, "_PICTURE_STEPS", 3)
+    Image.new("RGB", (128, 128), (value,) * 3).save(tmp_path / "constant.png")
+    source = pictures.Pictures(tmp_path / "out", tmp_path / "constant.png")
+    sections = [module.section(source) for module in (downsampling, upsampling, deblurring)]
+    text = " ".join(finding for section in sections for finding in section.findings)
+    assert "nearest neighbour no signal" in text
+    assert "nan" not in text
+    assert "inf" not in text
 
 
 @pytest.mark.parametrize("content", [None, b"no picture"])

@@ -6,10 +6,11 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
+from typing import TextIO
 
 from .. import FireluError, __version__
 from . import bench, demo, doctor, ops
-from .terminal import Terminal
+from .terminal import Terminal, standard_output
 
 _COMMANDS = (doctor, ops, demo, bench)
 
@@ -37,14 +38,19 @@ def main(argv: Sequence[str] | None = None) -> int:
     options.rest = rest
     if rest and options.run is not bench.run:
         parser.error(f"unrecognized arguments: {' '.join(rest)}")
+    with standard_output() as stream:
+        return _run(options, stream)
+
+
+def _run(options: argparse.Namespace, stream: TextIO) -> int:
     try:
-        status: int = options.run(options, Terminal(sys.stdout))
-        sys.stdout.flush()
+        status: int = options.run(options, Terminal(stream))
+        stream.flush()
         return status
     except (FireluError, OSError, ImportError) as error:
         if isinstance(error, BrokenPipeError):
             # The reader has gone (`firelu ops | head`): nothing is left to say, nor to flush at exit.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
             return 0
         reason: object = error
         if isinstance(error, OSError) and error.filename:

@@ -14,7 +14,10 @@ from typing import TYPE_CHECKING, Any
 import firelu
 import numpy
 
+from .. import _firelu
 from ..bench.report import processor
+from ..compat.status import lines as compat_lines
+from ..compat.status import status as compat_status
 from .terminal import Terminal
 
 if TYPE_CHECKING:
@@ -22,7 +25,14 @@ if TYPE_CHECKING:
 
 _OPTIONAL = ("ml_dtypes", "torch", "scipy", "matplotlib", "PIL")
 _DISTRIBUTIONS = {"PIL": "pillow"}
-_SETTINGS = ("FIRELU_NUM_THREADS", "FIRELU_CPU_LEVEL", "CUDA_VISIBLE_DEVICES")
+_SETTINGS = (
+    "FIRELU_NUM_THREADS",
+    "FIRELU_CPU_LEVEL",
+    "FIRELU_CACHE_BYTES",
+    "OMP_NUM_THREADS",
+    "CUDA_VISIBLE_DEVICES",
+)
+_NO_CUDA = "none found; the CPU is used, which is fine"
 
 
 def add_parser(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -53,8 +63,8 @@ def examine(*, cuda_selftest: bool = False) -> dict[str, Any]:
     """Gather everything that `firelu doctor` prints.
 
     Returns:
-        JSON-like: "versions", "cpu", "cuda", "torch", "operators" and "problems", a list of texts that is
-        empty where all is well.
+        JSON-like: "versions", "cpu", "cuda", "torch", "compat", "operators" and "problems", a list of texts that
+        is empty where all is well.
     """
     problems: list[str] = []
     cuda = _cuda(problems, selftest=cuda_selftest)
@@ -63,8 +73,10 @@ def examine(*, cuda_selftest: bool = False) -> dict[str, Any]:
         "cpu": _cpu(),
         "cuda": cuda,
         "torch": _torch(problems),
+        "compat": compat_status(),
         "operators": {name: _operator(name, cuda) for name in firelu.operators()},
     }
+    problems += _ask("environment_problems", [])
     _check_cpu(problems)
     report["problems"] = problems
     return report
@@ -86,12 +98,19 @@ def _versions() -> dict[str, str | None]:
     return versions
 
 
+def _ask(function: str, otherwise: Any) -> Any:
+    """Ask the extension module what only it knows; one of an older build may not."""
+    ask = getattr(_firelu, function, None)
+    return otherwise if ask is None else ask()
+
+
 def _cpu() -> dict[str, Any]:
     return {
         "name": processor(),
         "architecture": platform.machine(),
         "cores": os.cpu_count(),
         "threads": firelu.get_num_threads(),
+        "threads_source": _ask("thread_count_source", None),
         "level": firelu.get_cpu_level(),
         "levels": firelu.cpu_levels(),
         "memory": firelu.memory_stats(),
@@ -160,26 +179,26 @@ def _print(report: dict[str, Any], terminal: Terminal) -> None:
     good: Callable[[str], str] = lambda text: terminal.style(text, "green")  # noqa: E731
     terminal.heading("Versions")
     terminal.pairs([(name, version or "not installed") for name, version in report["versions"].items()])
-    cpu = report["cpu"]
+    cpu, cuda = report["cpu"], report["cuda"]
+    threads = f"{cpu['threads']} of {cpu['cores']}" + (f", {cpu['threads_source']}" if cpu["threads_source"] else "")
     terminal.heading("Processor")
     terminal.pairs(
         [
             ("name", f"{cpu['name']} ({cpu['architecture']})"),
-            ("threads", f"{cpu['threads']} of {cpu['cores']} (FIRELU_NUM_THREADS or set_num_threads() change it)"),
+            ("threads", f"{threads} (FIRELU_NUM_THREADS or set_num_threads() change it)"),
             ("level", f"{cpu['level']} (this processor has: {', '.join(cpu['levels'])})"),
             *((name, value) for name, value in cpu["settings"].items()),
         ]
     )
     terminal.heading("CUDA")
-    _print_cuda(report["cuda"], terminal)
+    _print_cuda(cuda, terminal)
     terminal.heading("torch")
     terminal.pairs([(name.replace("_", " "), str(value)) for name, value in report["torch"].items()])
+    terminal.heading("Drop-in (firelu.compat)")
+    for text in compat_lines(report["compat"]):
+        terminal.paragraph(text)
     terminal.heading("Operators: what would run where")
-    rows = [
-        (name, "yes" if where["cpu"] else "no", "yes" if where["cuda"] else f"no: {where['cuda_reason']}")
-        for name, where in report["operators"].items()
-    ]
-    terminal.table(("operator", f"cpu ({cpu['level']})", "cuda"), rows)
+    _print_operators(report["operators"], terminal, level=cpu["level"], with_cuda=cuda["usable"])
     terminal.line()
     if not report["problems"]:
         terminal.line(good("All is well."))
@@ -187,8 +206,22 @@ def _print(report: dict[str, Any], terminal: Terminal) -> None:
         terminal.line(terminal.style("Problem: ", "red") + problem)
 
 
+def _print_operators(operators: dict[str, Any], terminal: Terminal, *, level: str, with_cuda: bool) -> None:
+    titles, rows = [f"cpu ({level})"], {name: ["yes" if where["cpu"] else "no"] for name, where in operators.items()}
+    if with_cuda:  # without a GPU each line would say no for the same reason
+        titles.append("cuda")
+        for name, where in operators.items():
+            rows[name].append("yes" if where["cuda"] else f"no: {where['cuda_reason']}")
+    terminal.table(("operator", *titles), [(name, *row) for name, row in rows.items()])
+
+
 def _print_cuda(cuda: dict[str, Any], terminal: Terminal) -> None:
-    rows = [("usable", "yes" if cuda["usable"] else "no"), ("why", cuda["reason"])]
+    if not cuda["usable"]:
+        # A driver that is there and does not work is worth its reason; no driver at all is how most machines are.
+        missing = cuda["reason"].startswith("no CUDA driver library")
+        terminal.paragraph(_NO_CUDA if missing else f"not usable: {cuda['reason']}; the CPU is used")
+        return
+    rows = [("usable", "yes"), ("why", cuda["reason"])]
     if cuda["driver"]:
         rows.append(("driver", cuda["driver"]))
     for each in cuda["devices"]:

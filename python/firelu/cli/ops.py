@@ -29,8 +29,22 @@ def run(options: argparse.Namespace, terminal: Terminal) -> int:
     if options.name is None:
         _list(terminal)
     else:
-        _describe(firelu.schema(options.name), terminal)
+        name = _known(options.name)
+        if name != options.name:
+            terminal.line(f"There is no operator {options.name}; this is {name}.")
+            terminal.line()
+        _describe(firelu.schema(name), terminal)
     return 0
+
+
+def _known(name: str) -> str:
+    """Give the one operator whose name differs in case and underscores alone, as a function's does from it."""
+
+    def plain(text: str) -> str:
+        return text.replace("_", "").casefold()
+
+    alike = [known for known in firelu.operators() if plain(known) == plain(name)]
+    return alike[0] if name not in alike and len(alike) == 1 else name
 
 
 def _inputs(schema: firelu.OpSchema) -> str:

@@ -4,13 +4,25 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
 import textwrap
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from typing import TextIO
 
 _CODES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
 _BAR_WIDTH = 24
+
+
+@contextmanager
+def standard_output() -> Iterator[TextIO]:
+    """Give standard output, and have a place for what is written where it was closed, as by `firelu ops >&-`."""
+    # Python then has None for the stream, though types say otherwise.
+    if (stream := sys.stdout) is not None:
+        yield stream
+        return
+    with open(os.devnull, "w", encoding="utf-8") as nowhere, redirect_stdout(nowhere):
+        yield nowhere
 
 
 class Terminal:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from types import ModuleType
-from typing import Any
-
 import torch
 from torch import Tensor
 
@@ -23,8 +20,8 @@ def fused_bias_act(
 
     Args:
         input: (N, C, ...), the forward input, or the gradient that is passed on.
-        bias: (C,), added to ``input``; empty adds nothing.
-        refer: the forward output, whose sign decides the slope of a derivative; empty in the forward.
+        bias: C values, added to ``input`` channel by channel; empty adds nothing.
+        refer: the forward output, whose sign decides the slope of a derivative; empty counts as zeros.
         act: 1 for linear, 3 for leaky ReLU.
         grad: 0 for the forward, 1 for the first derivative, 2 for the second, which is zero.
         alpha: the slope of the leaky ReLU.
@@ -39,11 +36,13 @@ def fused_bias_act(
         raise ArgumentError(f"fused_bias_act: grad: got {grad}, takes 0, 1 or 2")
     if grad == 2:
         return torch.zeros_like(input)
-    added = bias if bias.numel() else None
+    added = bias.reshape(-1) if bias.numel() else None
     slope = 1.0 if act == LINEAR else alpha
     if grad == 0:
         return firelu_torch.fused_leaky_relu(input, added, slope, scale)
-    sign = refer if refer.numel() else input
+    # A derivative is linear in the gradient that is passed on, so the slope must not depend on it. Without an output
+    # to read the sign from, the output counts as zero, as an absent bias does, and the slope at zero is alpha.
+    sign = refer if refer.numel() else torch.zeros_like(input)
     # Y, dY, B, nothing that lends its type to a bias gradient, the arguments, and which outputs are wanted.
     gradients = _FUSED_LEAKY_RELU_GRADIENT(sign, input, added, None, None, slope, scale, 1, [True, False])
     gradient: Tensor = gradients[0]
@@ -83,34 +82,3 @@ def upfirdn2d(
     paddings = (pad_x0, pad_x1, pad_y0, pad_y1)
     result = firelu_torch.upfirdn2d(planes, kernel, (up_x, up_y), (down_x, down_y), paddings)
     return result.permute(0, 2, 3, 1).contiguous()
-
-
-def make_modules() -> dict[str, ModuleType]:
-    """Give both modules under the names that the projects give their extensions."""
-    fused = ModuleType("fused_act_ext", "fused_bias_act from firelu.")
-    vars(fused)["fused_bias_act"] = fused_bias_act
-    filtering = ModuleType("upfirdn2d_ext", "upfirdn2d from firelu.")
-    vars(filtering)["upfirdn2d"] = upfirdn2d
-    return {"fused_act_ext": fused, "upfirdn2d_ext": filtering}
-
-
-def fast_native(
-    input: Tensor,
-    kernel: Tensor,
-    up_x: int,
-    up_y: int,
-    down_x: int,
-    down_y: int,
-    pad_x0: int,
-    pad_x1: int,
-    pad_y0: int,
-    pad_y1: int,
-) -> Tensor:
-    """Compute what the projects' own formula for the CPU computes: (N, C, H, W) in, (N, C, OH, OW) out."""
-    paddings = (pad_x0, pad_x1, pad_y0, pad_y1)
-    return firelu_torch.upfirdn2d(input, kernel, (up_x, up_y), (down_x, down_y), paddings)
-
-
-def functions() -> dict[str, Any]:
-    """Give the projects' functions that have a slow, a wrong or no branch for the CPU, by the names they have there."""
-    return {"fused_leaky_relu": firelu_torch.fused_leaky_relu, "upfirdn2d_native": fast_native}

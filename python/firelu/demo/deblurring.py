@@ -63,8 +63,9 @@ def _descend(
     direction = rng.standard_normal(start.shape).astype(start.dtype)
     curvature = 1.0
     for _ in range(12):  # power iteration: the gradient's change along a direction is the curvature there
-        direction /= numpy.linalg.norm(direction)
-        direction = gradient(start + direction)[1] - at_start
+        direction = gradient(start + direction / numpy.linalg.norm(direction))[1] - at_start
+        if not numpy.any(direction):  # a black picture says nothing about its blur
+            break
         curvature = float(numpy.linalg.norm(direction))
     value, before, run = start, start, 0
     losses: list[float] = []

@@ -15,6 +15,7 @@ from .pictures import (
     Pictures,
     decibels,
     interior,
+    level,
     low_frequencies,
     show,
     slug,
@@ -52,11 +53,11 @@ def section(pictures: Pictures) -> Section:
     for column, (name, down) in zip(axes.T, ways.items(), strict=True):
         result, kept = down(source), down(low)
         alias = result - kept
-        level = decibels(interior(alias, _BORDER), varying(interior(kept, _BORDER)))
-        loss = decibels(varying(interior(kept, _BORDER)), varying(interior(low, 2 * _BORDER)))
-        table.append([name, f"{level:+.1f} dB", f"{loss:+.1f} dB"])
+        strength = level(decibels(interior(alias, _BORDER), varying(interior(kept, _BORDER))))
+        loss = level(decibels(varying(interior(kept, _BORDER)), varying(interior(low, 2 * _BORDER))))
+        table.append([name, strength, loss])
         show(column[0], result, name)
-        show(column[1], alias + 0.5, f"its alias: {level:+.1f} dB")
+        show(column[1], alias + 0.5, f"its alias: {strength}")
         column[2].plot(*spectrum_by_frequency(kept), color="#1d4ed8", label="signal")
         column[2].plot(*spectrum_by_frequency(alias), color="#c2410c", label="alias")
         column[2].set(xlim=(0, 0.5), ylim=(-80, -20), xlabel="cycles per pixel")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ Array = NDArray[Any]
 SIZE = 512
 _LARGEST = 1024
 _SUPERSAMPLES = 4
+_NOTHING = 1e-12  # a mean square as small as what float32 makes of values around 1
 
 plt.rcParams.update(
     {
@@ -65,13 +67,29 @@ class Pictures:
 def read(path: Path) -> Array:
     """Read a picture file as [1, 3, H, W], cropped to a multiple of 8, at most 1024 on a side."""
     with Image.open(path) as opened:
-        image = opened.convert("RGB")
+        image = _plain(opened)
     image.thumbnail((_LARGEST, _LARGEST))
     width, height = image.width // 8 * 8, image.height // 8 * 8
     if min(width, height) < 64:
         raise OSError(f"{path}: got {image.width} x {image.height} pixels, takes at least 64 x 64")
-    values = numpy.asarray(image.crop((0, 0, width, height)), dtype=numpy.float32) / 255
+    values = numpy.asarray(image.crop((0, 0, width, height)), dtype=numpy.float32)
+    grey = image.mode == "F"
+    values = numpy.repeat(numpy.clip(values, 0, 1)[:, :, None], 3, axis=2) if grey else values / numpy.float32(255)
     return numpy.ascontiguousarray(values.transpose(2, 0, 1)[None])
+
+
+def _plain(image: Image.Image) -> Image.Image:
+    """Give 8-bit RGB on white, or one channel of floats in 0 to 1 where 8 bits are too few for what is there."""
+    if image.mode.startswith("I") or image.mode == "F":
+        # Pillow would cut off these at 255 instead of scaling them.
+        values = numpy.nan_to_num(numpy.asarray(image, dtype=numpy.float32))
+        largest = {"I": 65535.0, "F": 1.0}[image.mode[0]]
+        return Image.fromarray(values / max(largest, float(values.max())))
+    if image.mode in ("LA", "La", "PA", "RGBA", "RGBa") or "transparency" in image.info:
+        image = image.convert("RGBA")
+        # What is transparent has a colour too, which nobody was meant to see.
+        return Image.alpha_composite(Image.new("RGBA", image.size, "white"), image).convert("RGB")
+    return image.convert("RGB")
 
 
 def zone_plate(size: int) -> Array:
@@ -153,13 +171,23 @@ def slug(name: str) -> str:
 
 
 def decibels(part: Array, whole: Array) -> float:
-    """Give how strong a part is beside the whole."""
-    return float(10 * numpy.log10((part.astype(numpy.float64) ** 2).mean() / (whole.astype(numpy.float64) ** 2).mean()))
+    """Give how strong a part is beside the whole; minus infinity for no part, NaN where the whole is nothing too."""
+    strength, total = ((values.astype(numpy.float64) ** 2).mean() for values in (part, whole))
+    if total < _NOTHING:
+        return math.nan
+    return 10 * math.log10(strength / total) if strength >= _NOTHING else -math.inf
+
+
+def level(value: float) -> str:
+    """Give decibels as text."""
+    if math.isnan(value):
+        return "no signal"
+    return "none" if value == -math.inf else f"{value:+.1f} dB"
 
 
 def signal_to_noise(picture: Array, truth: Array) -> float:
     """Give the peak signal-to-noise ratio in decibels; pictures are in 0 to 1."""
-    return float(-10 * numpy.log10(((picture - truth).astype(numpy.float64) ** 2).mean()))
+    return float(-10 * numpy.log10(max(((picture - truth).astype(numpy.float64) ** 2).mean(), _NOTHING)))
 
 
 def interior(picture: Array, border: int) -> Array:

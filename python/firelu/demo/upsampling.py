@@ -14,6 +14,7 @@ from .pictures import (
     Pictures,
     decibels,
     interior,
+    level,
     low_frequencies,
     show,
     signal_to_noise,
@@ -54,9 +55,9 @@ def section(pictures: Pictures) -> Section:
     _draw_spectrum(axes[2, 0], truth)
     for column, (name, result) in zip(axes.T[1:], results.items(), strict=True):
         images = interior(result - low_frequencies(result, _FACTOR), _BORDER)
-        level = decibels(images, varying(interior(result, _BORDER)))
+        strength = level(decibels(images, varying(interior(result, _BORDER))))
         close = signal_to_noise(interior(result, _BORDER), interior(truth, _BORDER))
-        table.append([name, f"{level:+.1f} dB", f"{close:.1f} dB"])
+        table.append([name, strength, f"{close:.1f} dB"])
         show(column[0], result[part], f"{name}\n{close:.1f} dB")
         show(column[1], (result - truth)[part] * 2 + 0.5, "difference, twice")
         _draw_spectrum(column[2], result)
