@@ -23,11 +23,11 @@ $(VENV)/.tools: pyproject.toml
 
 # The demo needs little; what the tests need (torch above all) comes with the first test.
 $(VENV)/.built: $(VENV)/.tools $(SOURCES)
-	VIRTUAL_ENV=$(CURDIR)/$(VENV) $(BIN)/maturin develop --release --extras demo
+	VIRTUAL_ENV=$(CURDIR)/$(VENV) $(BIN)/maturin develop --profile develop --extras demo
 	@touch $@
 
 $(VENV)/.installed: $(VENV)/.built
-	VIRTUAL_ENV=$(CURDIR)/$(VENV) $(BIN)/maturin develop --release --extras demo,test,torch
+	VIRTUAL_ENV=$(CURDIR)/$(VENV) $(BIN)/maturin develop --profile develop --extras demo,test,torch
 	@touch $@
 
 demo: $(VENV)/.built ## Run the main job on generated pictures; leaves them in demo-output/.
@@ -51,7 +51,7 @@ bench: $(VENV)/.built ## Time the operators against a copy of the same bytes and
 	$(BIN)/python -m firelu.bench --json bench-output/results.json --plot bench-output/ratios.png
 
 docs: $(VENV)/.built ## Build the documentation into site/.
-	VIRTUAL_ENV=$(CURDIR)/$(VENV) $(BIN)/maturin develop --release --extras demo,docs
+	VIRTUAL_ENV=$(CURDIR)/$(VENV) $(BIN)/maturin develop --profile develop --extras demo,docs
 	$(BIN)/mkdocs build
 
 lint: $(VENV)/.installed ## Check formatting, lints, types and stubs.

@@ -1,9 +1,9 @@
 //! The registry: the built-in operators in one list, and what users add at run time.
 
 use std::collections::HashMap;
-use std::sync::{Arc, LazyLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Arc, LazyLock, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-use crate::core::args::ArgValue;
+use crate::core::args::{ArgValue, Args};
 use crate::core::definition::OperatorDef;
 use crate::core::error::{Error, Result};
 use crate::core::gradient::{Gradient, GradientDefs, GradientMaker, GradientRequest};
@@ -74,6 +74,22 @@ pub fn run(
     let operator = find(name)?;
     let args = operator.schema.resolve_args(args)?;
     operators::run_on_device(&operator, inputs, &args)
+}
+
+/// Which path the CPU takes for a call, in a sentence; none where an operator has one path for all. Nothing is computed.
+pub fn explain(operator: &Operator, inputs: &[Option<&Tensor>], args: &Args) -> Result<Option<String>> {
+    let Some(explain) = operator.explain else { return Ok(None) };
+    // The call is checked and its outputs are allocated as ever; then the kernel explains instead of computing.
+    let sentence = Arc::new(Mutex::new(None));
+    let answer = sentence.clone();
+    let mut explaining = operator.clone();
+    explaining.cpu = Some(Arc::new(move |call: &Call<'_>| {
+        *answer.lock().unwrap_or_else(PoisonError::into_inner) = Some(explain(call)?);
+        Ok(())
+    }));
+    operators::run_on_device(&explaining, inputs, args)?;
+    let mut sentence = sentence.lock().unwrap_or_else(PoisonError::into_inner);
+    Ok(sentence.take())
 }
 
 /// Registers an operator of the user's own. A name that is taken is refused.

@@ -31,6 +31,9 @@ impl Call<'_> {
 /// What computes the outputs of a checked call.
 pub type Kernel = Arc<dyn Fn(&Call<'_>) -> Result<()> + Send + Sync>;
 
+/// Says in a sentence which path the CPU's kernel would take for a call.
+pub type Explain = fn(&Call<'_>) -> Result<String>;
+
 /// Everything the registry knows of one name.
 #[derive(Clone)]
 pub struct Operator {
@@ -42,12 +45,14 @@ pub struct Operator {
     pub cuda: Option<Kernel>,
     /// How its derivative is made.
     pub gradient: Gradient,
+    /// Which path the CPU's kernel takes, where it has more than one.
+    pub explain: Option<Explain>,
 }
 
 impl Operator {
     /// An operator of the CPU whose gradient is not written yet.
     pub fn new(schema: OpSchema, cpu: impl Fn(&Call<'_>) -> Result<()> + Send + Sync + 'static) -> Self {
-        Operator { schema, cpu: Some(Arc::new(cpu)), cuda: None, gradient: Gradient::NotWritten }
+        Operator { schema, cpu: Some(Arc::new(cpu)), cuda: None, gradient: Gradient::NotWritten, explain: None }
     }
 
     /// The same operator with a gradient.
@@ -59,6 +64,12 @@ impl Operator {
     /// The same operator with a CUDA kernel.
     pub fn with_cuda(mut self, kernel: impl Fn(&Call<'_>) -> Result<()> + Send + Sync + 'static) -> Self {
         self.cuda = Some(Arc::new(kernel));
+        self
+    }
+
+    /// The same operator, whose CPU kernel says which path it takes.
+    pub fn with_explanation(mut self, explain: Explain) -> Self {
+        self.explain = Some(explain);
         self
     }
 

@@ -8,11 +8,12 @@ use smallvec::SmallVec;
 
 use super::definitions::arg_to_python;
 use super::errors::{self, raise};
+use super::tensor::tensor_from;
 use super::{arrays, run};
 use crate::core::args::ArgSpec;
 use crate::core::operator::Operator;
 use crate::core::schema::{InputSpec, OutputSpec};
-use crate::core::tensor::TensorType;
+use crate::core::tensor::{Tensor, TensorType};
 use crate::registry;
 
 /// One input of an operator.
@@ -211,6 +212,21 @@ impl PyOpSchema {
         let types: SmallVec<[Option<&TensorType>; 4]> = types.iter().map(Option::as_ref).collect();
         let cost = self.0.schema.cost(&types, &args).map_err(raise)?;
         Ok(PyOpCost { flops: cost.flops, bytes_read: cost.bytes_read, bytes_written: cost.bytes_written })
+    }
+
+    /// Which path the CPU takes for a call on these arrays, in a sentence; None where there is only one. Nothing is computed.
+    #[pyo3(signature = (*inputs, **args))]
+    fn explain(&self, inputs: &Bound<'_, PyTuple>, args: Option<&Bound<'_, PyDict>>) -> PyResult<Option<String>> {
+        let schema = &self.0.schema;
+        let args = run::named_args(&self.0, args)?;
+        let mut tensors: SmallVec<[Option<Tensor>; 4]> = SmallVec::new();
+        for (index, input) in inputs.iter().enumerate() {
+            let name = schema.inputs.get(index).map_or("inputs", |input| input.name.as_str());
+            let tensor = (!input.is_none()).then(|| tensor_from(&schema.name, name, &input, None)).transpose()?;
+            tensors.push(tensor);
+        }
+        let tensors: SmallVec<[Option<&Tensor>; 4]> = tensors.iter().map(Option::as_ref).collect();
+        registry::explain(&self.0, &tensors, &args).map_err(raise)
     }
 
     fn __repr__(&self) -> String {

@@ -6,6 +6,7 @@ import argparse
 from typing import TYPE_CHECKING, Any
 
 import firelu
+import numpy as np
 
 from .terminal import Terminal
 
@@ -21,6 +22,16 @@ def add_parser(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
         description="List the operators; with a NAME print its schema, arguments, cost and gradient definition.",
     )
     parser.add_argument("name", nargs="?", metavar="NAME", help="the operator to describe, such as LeakyRelu")
+    parser.add_argument(
+        "--explain",
+        nargs="+",
+        metavar="INPUT",
+        help="print which path the CPU takes for a call on these inputs: a shape such as 1x64x512x512, "
+        "or the taps of a filter such as 1,3,3,1",
+    )
+    parser.add_argument("--set", nargs="+", default=[], metavar="NAME=VALUE", help="arguments of the call to explain")
+    parser.add_argument("--dtype", default="float32", help="the dtype of the inputs that are shapes (float32)")
+    parser.add_argument("--channels-last", action="store_true", help="four-dimensional inputs are channels-last")
     parser.set_defaults(run=run)
 
 
@@ -33,8 +44,55 @@ def run(options: argparse.Namespace, terminal: Terminal) -> int:
         if name != options.name:
             terminal.line(f"There is no operator {options.name}; this is {name}.")
             terminal.line()
-        _describe(firelu.schema(name), terminal)
+        if options.explain is None:
+            _describe(firelu.schema(name), terminal)
+        else:
+            _explain(firelu.schema(name), options, terminal)
     return 0
+
+
+def _explain(schema: firelu.OpSchema, options: argparse.Namespace, terminal: Terminal) -> None:
+    """Print which path a call takes; nothing is computed."""
+    inputs = [_array(text, options) for text in options.explain]
+    arguments = dict(_argument(schema, text) for text in options.set)
+    sentence = schema.explain(*inputs, **arguments)
+    terminal.paragraph(sentence or f"{schema.name} has one path for every call: one pass over its inputs.")
+
+
+def _array(text: str, options: argparse.Namespace) -> np.ndarray:
+    """Give an array of a shape, or the kernel of some taps."""
+    if "," in text:
+        return firelu.make_kernel([float(tap) for tap in text.split(",")])
+    try:
+        shape = tuple(int(length) for length in text.split("x"))
+        array = np.zeros(shape, _dtype(options.dtype))
+    except (TypeError, ValueError) as error:
+        message = f"ops: --explain: got {text}, takes a shape such as 1x64x512x512 or taps such as 1,3,3,1"
+        raise firelu.ArgumentError(message) from error
+    if options.channels_last and array.ndim == 4:
+        return np.moveaxis(np.ascontiguousarray(np.moveaxis(array, 1, -1)), -1, 1)
+    return array
+
+
+def _dtype(name: str) -> np.dtype[Any]:
+    if name == "bfloat16":
+        import ml_dtypes
+
+        return np.dtype(ml_dtypes.bfloat16)
+    return np.dtype(name)
+
+
+def _argument(schema: firelu.OpSchema, text: str) -> tuple[str, Any]:
+    """Read NAME=VALUE as the schema's type."""
+    name, equals, value = text.partition("=")
+    types = {"int": int, "float": float, "bool": lambda value: value.lower() in ("1", "true", "yes")}
+    known = {argument.name: types.get(argument.type, str) for argument in schema.args}
+    if not equals or name not in known:
+        raise firelu.ArgumentError(f"ops: --set: got {text}, takes NAME=VALUE with a NAME of {', '.join(known)}")
+    try:
+        return name, known[name](value)
+    except ValueError as error:
+        raise firelu.ArgumentError(f"ops: --set: got {text}, takes a number for {name}") from error
 
 
 def _known(name: str) -> str:

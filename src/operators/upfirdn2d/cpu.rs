@@ -18,10 +18,16 @@ pub fn gradient(call: &Call<'_>) -> Result<()> {
     filter::run(&request(call, dx, true)?)
 }
 
-/// Which path a forward or adjoint call takes.
-pub fn explain(call: &Call<'_>, adjoint: bool) -> Result<String> {
-    let Some(output) = &call.outputs[0] else { return Ok("nothing to compute".into()) };
-    filter::explain(&request(call, output, adjoint)?)
+/// Which path [`forward`] takes.
+pub fn explain_forward(call: &Call<'_>) -> Result<String> {
+    let Some(y) = &call.outputs[0] else { return Ok("nothing to compute".into()) };
+    filter::explain(&request(call, y, false)?)
+}
+
+/// Which path [`gradient`] takes.
+pub fn explain_gradient(call: &Call<'_>) -> Result<String> {
+    let Some(dx) = &call.outputs[0] else { return Ok("nothing to compute".into()) };
+    filter::explain(&request(call, dx, true)?)
 }
 
 fn request<'a>(call: &'a Call<'_>, output: &'a Parts, adjoint: bool) -> Result<filter::Request<'a>> {

@@ -95,7 +95,7 @@ pub fn upfirdn2d() -> Operator {
             types.push(TensorType::new(geometry.output_shape(&x.shape), x.dtype));
             Ok(types)
         });
-    let operator = Operator::new(with_cost(with_args(schema), first_shape, 1), cpu::forward);
+    let operator = Operator::new(with_cost(with_args(schema), first_shape, 1), cpu::forward).with_explanation(cpu::explain_forward);
     with_cuda!(operator, cuda::forward).with_gradient(Gradient::defined(GetUpFirDn2dGradient))
 }
 
@@ -112,7 +112,7 @@ pub fn upfirdn2d_gradient() -> Operator {
             check_output_gradient(signature, 0, &x, &geometry(signature, &x, 1)?)?;
             Ok([TensorType::new(x, signature.input(0).dtype)].into_iter().collect())
         });
-    let operator = Operator::new(with_cost(with_args(schema), lent_shape, 1), cpu::gradient);
+    let operator = Operator::new(with_cost(with_args(schema), lent_shape, 1), cpu::gradient).with_explanation(cpu::explain_gradient);
     with_cuda!(operator, cuda::gradient).with_gradient(Gradient::defined(gradients::of_gradient))
 }
 
