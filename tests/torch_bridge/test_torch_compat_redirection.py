@@ -168,6 +168,15 @@ def test_a_bias_that_broadcasts(project, shape):
     assert module.calls == []
 
 
+def test_a_float_bias_beside_halves(project):
+    module = project("halves", PLAIN)()
+    x, bias = torch.randn(2, 3, 4).half(), torch.randn(3)
+    with firelu.compat.install():
+        result = module.fused_leaky_relu(x, bias, 1, 2)
+    torch.testing.assert_close(result, (2 * (x.float() + bias[:, None])).half())
+    assert module.calls == []
+
+
 @pytest.mark.parametrize(
     ("input", "bias"),
     [

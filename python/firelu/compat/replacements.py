@@ -13,8 +13,8 @@ from .. import torch as firelu_torch
 from . import extensions
 from .recognisers import EXTENSIONS
 
-_DEVICES = ("cpu", "cuda", "meta")
-_DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
+_DEVICES = ("cuda", "meta")
+_DTYPES = frozenset({torch.float16, torch.bfloat16, torch.float32, torch.float64})
 _HALVES = (torch.float16, torch.bfloat16)
 
 _Function = Callable[..., Any]
@@ -56,17 +56,18 @@ class Replacements:
         return load
 
 
-def _served(*tensors: Any) -> bool:
-    """Tell whether firelu computes with these tensors; what it does not is left to the project's own formula."""
-    return all(
-        isinstance(tensor, Tensor) and tensor.device.type in _DEVICES and tensor.dtype in _DTYPES for tensor in tensors
-    )
+def _served(tensor: Any) -> bool:
+    """Tell whether firelu computes with this tensor; what it does not is left to the project's own formula."""
+    # A device's name takes longer to read than all the rest.
+    place = isinstance(tensor, Tensor) and (tensor.is_cpu or tensor.device.type in _DEVICES)
+    return place and tensor.dtype in _DTYPES
 
 
 def _fused_leaky_relu(original: _Function) -> _Function:
     def fused_leaky_relu(input: Any, bias: Any, negative_slope: Any, scale: Any) -> Any:
         # A slope or scale that is a tensor may want a gradient, which only the project's formula gives it.
-        numbers = not isinstance(negative_slope, Tensor) and not isinstance(scale, Tensor)
+        numbers = type(negative_slope) is type(scale) is float
+        numbers = numbers or not (isinstance(negative_slope, Tensor) or isinstance(scale, Tensor))
         if numbers and _served(input) and input.dim() > 1:
             if bias is None:
                 return firelu_torch.fused_leaky_relu(input, None, negative_slope, scale)
@@ -82,8 +83,7 @@ def _channel_bias(input: Tensor, bias: Any) -> Tensor | None:
     """Give a bias as (C,) that is written so, or as it broadcasts, such as (1, C, 1, 1); None for any other."""
     if not _served(bias):
         return None
-    wide_beside_half = bias.dtype == torch.float32 and input.dtype in _HALVES
-    if bias.dtype != input.dtype and not wide_beside_half:
+    if bias.dtype != input.dtype and not (bias.dtype == torch.float32 and input.dtype in _HALVES):
         return None
     if bias.dim() == 1:
         return cast("Tensor", bias)
@@ -106,7 +106,7 @@ def _upfirdn2d_native(original: _Function) -> _Function:
         pad_y1: int,
     ) -> Any:
         pads = (pad_x0, pad_x1, pad_y0, pad_y1)
-        if _served(input, kernel) and input.dim() == 4 and kernel.dim() == 2:
+        if _served(input) and _served(kernel) and input.dim() == 4 and kernel.dim() == 2:
             return firelu_torch.upfirdn2d(input, kernel, (up_x, up_y), (down_x, down_y), pads)
         return original(input, kernel, up_x, up_y, down_x, down_y, *pads)
 
