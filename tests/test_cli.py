@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 import shutil
 import subprocess
 import sys
@@ -98,8 +100,19 @@ def test_doctor_fails_on_a_setting_that_is_ignored(monkeypatch, capsys):
     assert json.loads(capsys.readouterr().out)["problems"] == [problem]
 
 
+@pytest.mark.skipif(not hasattr(firelu._firelu, "environment_problems"), reason="this build does not look at settings")
+@pytest.mark.parametrize(("name", "value"), [("FIRELU_NUM_THREADS", "abc"), ("FIRELU_CPU_LEVEL", "avx3")])
+def test_doctor_fails_on_a_bad_setting_of_a_whole_process(name, value):
+    environment = {**os.environ, name: value}
+    done = subprocess.run(
+        [sys.executable, "-m", "firelu", "doctor"], capture_output=True, text=True, check=False, env=environment
+    )
+    assert done.returncode == 1
+    assert re.search(rf"^Problem: .*{name}.*{value}", done.stdout, re.MULTILINE), done.stdout
+
+
 def test_doctor_says_where_the_number_of_threads_comes_from(monkeypatch, capsys):
-    monkeypatch.setattr(firelu._firelu, "thread_count_source", lambda: "from OMP_NUM_THREADS", raising=False)
+    monkeypatch.setattr(firelu._firelu, "num_threads_source", lambda: "OMP_NUM_THREADS", raising=False)
     assert main(["doctor"]) == 0
     assert f"{firelu.get_num_threads()} of " in (text := capsys.readouterr().out)
     assert ", from OMP_NUM_THREADS (" in text

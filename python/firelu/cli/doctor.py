@@ -110,7 +110,7 @@ def _cpu() -> dict[str, Any]:
         "architecture": platform.machine(),
         "cores": os.cpu_count(),
         "threads": firelu.get_num_threads(),
-        "threads_source": _ask("thread_count_source", None),
+        "threads_source": _ask("num_threads_source", None),
         "level": firelu.get_cpu_level(),
         "levels": firelu.cpu_levels(),
         "memory": firelu.memory_stats(),
@@ -180,7 +180,9 @@ def _print(report: dict[str, Any], terminal: Terminal) -> None:
     terminal.heading("Versions")
     terminal.pairs([(name, version or "not installed") for name, version in report["versions"].items()])
     cpu, cuda = report["cpu"], report["cuda"]
-    threads = f"{cpu['threads']} of {cpu['cores']}" + (f", {cpu['threads_source']}" if cpu["threads_source"] else "")
+    threads = f"{cpu['threads']} of {cpu['cores']}" + (
+        f", from {cpu['threads_source']}" if cpu["threads_source"] else ""
+    )
     terminal.heading("Processor")
     terminal.pairs(
         [
