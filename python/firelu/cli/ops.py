@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import firelu
@@ -78,14 +79,19 @@ def _dtype(name: str) -> np.dtype[Any]:
     if name == "bfloat16":
         import ml_dtypes
 
-        return np.dtype(ml_dtypes.bfloat16)
+        bfloat16: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
+        return bfloat16
     return np.dtype(name)
 
 
 def _argument(schema: firelu.OpSchema, text: str) -> tuple[str, Any]:
     """Read NAME=VALUE as the schema's type."""
     name, equals, value = text.partition("=")
-    types = {"int": int, "float": float, "bool": lambda value: value.lower() in ("1", "true", "yes")}
+    types: dict[str, Callable[[str], Any]] = {
+        "int": int,
+        "float": float,
+        "bool": lambda value: value.lower() in ("1", "true", "yes"),
+    }
     known = {argument.name: types.get(argument.type, str) for argument in schema.args}
     if not equals or name not in known:
         raise firelu.ArgumentError(f"ops: --set: got {text}, takes NAME=VALUE with a NAME of {', '.join(known)}")
