@@ -20,6 +20,8 @@ use crate::core::schema::{InputDType, InputSpec, OpCost, OpSchema, OutputTypes, 
 use crate::core::tensor::TensorType;
 use crate::operators::run_blobs;
 
+family!(fused_leaky_relu, fused_leaky_relu_gradient);
+
 /// The places of the arguments.
 const ALPHA: usize = 0;
 const SCALE: usize = 1;

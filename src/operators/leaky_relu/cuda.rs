@@ -5,19 +5,21 @@ use crate::core::error::Result;
 use crate::core::operator::Call;
 use crate::devices::cuda::context::context_of;
 use crate::devices::cuda::map;
+use crate::devices::cuda::modules::Module;
 
-const MODULE: &str = "leaky_relu";
+/// The kernels.
+pub static MODULE: Module = Module { name: "leaky_relu", text: include_str!("../../../cuda/ptx/leaky_relu.ptx") };
 
 /// Y of X.
 pub fn forward(call: &Call<'_>) -> Result<()> {
     let Some(y) = &call.outputs[0] else { return Ok(()) };
     let alpha = call.args.float(ALPHA);
-    map::launch(context_of(y.device)?, (MODULE, "leaky_relu"), y, [call.input(0)], alpha, call.stream)
+    map::launch(context_of(y.device)?, (&MODULE, "leaky_relu"), y, [call.input(0)], alpha, call.stream)
 }
 
 /// dX of a tensor with the sign of X, and dY.
 pub fn gradient(call: &Call<'_>) -> Result<()> {
     let Some(dx) = &call.outputs[0] else { return Ok(()) };
     let (alpha, inputs) = (call.args.float(ALPHA), [&**call.input(0), call.input(1)]);
-    map::launch(context_of(dx.device)?, (MODULE, "leaky_relu_gradient"), dx, inputs, alpha, call.stream)
+    map::launch(context_of(dx.device)?, (&MODULE, "leaky_relu_gradient"), dx, inputs, alpha, call.stream)
 }

@@ -17,6 +17,8 @@ use crate::core::schema::{InputSpec, OpCost, OpSchema, Signature};
 use crate::core::tensor::TensorType;
 use crate::operators::run_blobs;
 
+family!(leaky_relu, leaky_relu_gradient);
+
 /// The place of the argument `alpha`.
 const ALPHA: usize = 0;
 /// What `alpha` is when left out.

@@ -18,6 +18,8 @@ use crate::core::shape::Shape;
 use crate::core::tensor::TensorType;
 use crate::operators::arithmetic::broadcast_shapes;
 
+family!(reduce_sum, broadcast_like);
+
 /// The places of `ReduceSum`'s arguments; `BroadcastLike` has its axes at the same place.
 const AXES: usize = 0;
 const KEEPDIMS: usize = 1;

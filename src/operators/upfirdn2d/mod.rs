@@ -25,6 +25,8 @@ use crate::core::tensor::TensorType;
 use crate::operators::run_blobs;
 use firelu_filters::axis::Geometry;
 
+family!(upfirdn2d, upfirdn2d_gradient, upfirdn2d_kernel_gradient);
+
 fn with_args(schema: OpSchema) -> OpSchema {
     UpFirDn2dArgs::specs().into_iter().fold(schema, OpSchema::arg)
 }
