@@ -23,6 +23,33 @@ macro_rules! family {
     };
 }
 
+/// Makes an operator's object: its arguments, and `run` on blobs.
+macro_rules! operator_object {
+    ($(#[$doc:meta])* $name:ident($args:ty), $operator:ident) => {
+        $(#[$doc])*
+        #[derive(Debug, Clone, Copy, Default)]
+        pub struct $name($args);
+
+        impl $name {
+            /// An operator with these arguments.
+            pub fn new(args: $args) -> Self {
+                $name(args)
+            }
+
+            /// Reads the inputs and replaces the outputs; an empty blob is an omitted input.
+            pub fn run(
+                &self,
+                inputs: &[&$crate::core::blob::Blob],
+                outputs: &mut [&mut $crate::core::blob::Blob],
+            ) -> $crate::core::error::Result<()> {
+                let operator = $operator();
+                let args = operator.schema.resolve_args(self.0.named())?;
+                $crate::operators::run_blobs(&operator, &args, inputs, outputs)
+            }
+        }
+    };
+}
+
 pub mod arithmetic;
 pub mod fused_leaky_relu;
 pub mod leaky_relu;

@@ -1,6 +1,6 @@
 //! The kernels of a CUDA device.
 
-use super::{AXES, BROADCAST_SCALE, KEEPDIMS, SCALE, axis_mask, source_dimensions};
+use super::{BroadcastLikeArgs, ReduceSumArgs, axis_mask, source_dimensions};
 use crate::core::error::Result;
 use crate::core::operator::Call;
 use crate::core::tensor::{Parts, TensorType};
@@ -44,11 +44,11 @@ parameters!(
 /// The sum of X over axes, and then to the shape of Like.
 pub fn reduce_sum(call: &Call<'_>) -> Result<()> {
     let Some(output) = call.outputs[0].as_deref() else { return Ok(()) };
-    let (x, scale, context) = (call.input(0), call.args.float(SCALE), context_of(output.device)?);
+    let (x, context) = (call.input(0), context_of(output.device)?);
+    let ReduceSumArgs { axes, keepdims: keeps, scale } = ReduceSumArgs::from_args(call.args);
     let to_like = call.inputs.get(1).is_some_and(Option::is_some);
     let rank = x.shape().len();
-    let summed = axis_mask(call.args.ints(AXES), rank, to_like).expect("inference has checked the axes");
-    let keeps = call.args.bool(KEEPDIMS);
+    let summed = axis_mask(&axes, rank, to_like).expect("inference has checked the axes");
     // The output's dimensions are those that the axes leave, from the last.
     let left: Vec<usize> = (0..rank).filter(|&d| keeps || !summed[d]).collect();
     let ahead = left.len() - output.shape().len();
@@ -151,7 +151,8 @@ fn launch_reduction(
 pub fn broadcast_like(call: &Call<'_>) -> Result<()> {
     let Some(output) = call.outputs[0].as_deref() else { return Ok(()) };
     let x = call.input(0);
-    let sources = source_dimensions(x.shape(), output.shape(), call.args.ints(AXES));
+    let BroadcastLikeArgs { axes, scale } = BroadcastLikeArgs::from_args(call.args);
+    let sources = source_dimensions(x.shape(), output.shape(), &axes);
     let sources = sources.expect("inference has matched the shapes");
     let stride = |d: usize| sources[d].filter(|&s| x.shape()[s] != 1).map_or(0, |s| x.strides[s]);
     let repeated = Parts {
@@ -160,6 +161,5 @@ pub fn broadcast_like(call: &Call<'_>) -> Result<()> {
         strides: (0..output.shape().len()).map(stride).collect(),
         device: x.device,
     };
-    let scale = call.args.float(BROADCAST_SCALE);
     map::launch(context_of(output.device)?, (&MODULE, "scale"), output, [&repeated], scale, call.stream)
 }

@@ -2,7 +2,7 @@
 
 mod parameters;
 
-use super::{ALPHA, AXIS, SCALE, existing_axis};
+use super::{FusedLeakyReluArgs, existing_axis};
 use crate::core::device::Stream;
 use crate::core::dtype::DType;
 use crate::core::error::Result;
@@ -147,8 +147,8 @@ impl<'a> Job<'a> {
         gradient: Option<&'a Parts>,
         bias: Option<&'a Parts>,
     ) -> Self {
-        let (alpha, scale) = (call.args.float(ALPHA), call.args.float(SCALE));
-        let axis = existing_axis(call.args.int(AXIS), input.shape().len());
+        let FusedLeakyReluArgs { alpha, scale, axis } = FusedLeakyReluArgs::from_args(call.args);
+        let axis = existing_axis(axis, input.shape().len());
         Job { context, stream: call.stream, alpha, scale, axis, input, gradient, bias }
     }
 
