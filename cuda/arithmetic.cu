@@ -1,5 +1,6 @@
 // Add, Sub and Mul with broadcasting, and Sum of any number of tensors.
 #include "map.cuh"
+#include "parameters/arithmetic.cuh"
 
 template <typename C> struct Add {
     __device__ C operator()(const C (&values)[2]) const { return values[0] + values[1]; }

@@ -1,5 +1,6 @@
 // FusedLeakyRelu: y = scale * lrelu(x + b). FusedLeakyReluGradient: dx = scale * mask(y) * (dy + b'), db = sum of dx.
 #include "map.cuh"
+#include "parameters/fused_leaky_relu.cuh"
 #include "reduce.cuh"
 
 // The bias that changes nothing, whatever the other addend: x + -0 is x, signed zeros included.

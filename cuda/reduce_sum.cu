@@ -1,5 +1,6 @@
 // ReduceSum over any axes, and BroadcastLike: a scaled copy with strides of 0.
 #include "map.cuh"
+#include "parameters/reduce_sum.cuh"
 #include "reduce.cuh"
 
 template <typename C> struct Scale {
@@ -46,11 +47,11 @@ template <typename T, typename Index> __device__ __forceinline__ void reduce_by_
 
 #define VECTOR(suffix, T)                                                                                              \
     extern "C" __global__ void __launch_bounds__(THREADS) scale_##suffix(MapParameters p) {                            \
-        map_vectors<T, 1>(p, Scale<Compute<T>>{Compute<T>(p.alpha)});                                                  \
+        map_vectors<T, 1>(p, Scale<Compute<T>>{Compute<T>(p.scalar)});                                                 \
     }
 #define STRIDED(suffix, T, width, Index)                                                                               \
     extern "C" __global__ void __launch_bounds__(THREADS) scale_strided_##suffix##_##width(StridedMapParameters p) {   \
-        map_strided<T, Index, 1>(p, Scale<Compute<T>>{Compute<T>(p.alpha)});                                           \
+        map_strided<T, Index, 1>(p, Scale<Compute<T>>{Compute<T>(p.scalar)});                                          \
     }                                                                                                                  \
     extern "C" __global__ void __launch_bounds__(THREADS)                                                              \
         reduce_sum_by_thread_##suffix##_##width(ReduceSumParameters p) {                                               \

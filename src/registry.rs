@@ -1,4 +1,4 @@
-//! The registry: the built-in operators in one list, and what users add at run time.
+//! The registry: the built-in operators with their kernels, and what users add at run time.
 
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -11,31 +11,15 @@ use crate::core::names;
 use crate::core::operator::{Call, Operator};
 use crate::core::schema::OpSchema;
 use crate::core::tensor::Tensor;
-use crate::operators::{self, arithmetic, fused_leaky_relu, leaky_relu, reduce_sum, upfirdn2d};
+#[cfg(feature = "cuda")]
+use crate::devices::cuda::{copy, modules::Module};
+use crate::operators::{self, FAMILIES};
 
 type Table = HashMap<String, Arc<Operator>>;
 
-/// Every built-in operator.
-fn built_in() -> Vec<Operator> {
-    vec![
-        leaky_relu::leaky_relu(),
-        leaky_relu::leaky_relu_gradient(),
-        fused_leaky_relu::fused_leaky_relu(),
-        fused_leaky_relu::fused_leaky_relu_gradient(),
-        arithmetic::sum(),
-        arithmetic::add(),
-        arithmetic::sub(),
-        arithmetic::mul(),
-        reduce_sum::reduce_sum(),
-        reduce_sum::broadcast_like(),
-        upfirdn2d::upfirdn2d(),
-        upfirdn2d::upfirdn2d_gradient(),
-        upfirdn2d::upfirdn2d_kernel_gradient(),
-    ]
-}
-
 static REGISTRY: LazyLock<RwLock<Table>> = LazyLock::new(|| {
-    RwLock::new(built_in().into_iter().map(|operator| (operator.schema.name.clone(), Arc::new(operator))).collect())
+    let built_in = FAMILIES.iter().flat_map(|family| (family.operators)());
+    RwLock::new(built_in.map(|operator| (operator.schema.name.clone(), Arc::new(operator))).collect())
 });
 
 // A panic while the lock is held cannot leave the table half-changed: each write is one insertion.
@@ -63,6 +47,12 @@ pub fn names() -> Vec<String> {
     let mut names: Vec<String> = read().keys().cloned().collect();
     names.sort();
     names
+}
+
+/// The PTX of every CUDA kernel that ships: the device's own, and each operator folder's.
+#[cfg(feature = "cuda")]
+pub fn cuda_modules() -> impl Iterator<Item = &'static Module> {
+    std::iter::once(&copy::MODULE).chain(FAMILIES.iter().map(|family| family.module))
 }
 
 /// Runs an operator by name on the device its inputs are on, into new tensors.
@@ -199,4 +189,28 @@ pub fn check_names(schema: &OpSchema, def: &OperatorDef) -> Result<()> {
         return Err(Error::argument(&def.operator, "outputs", def.outputs.len(), names.join(", ")));
     }
     Ok(())
+}
+
+#[cfg(all(test, feature = "cuda"))]
+mod tests {
+    use super::cuda_modules;
+    use crate::devices::cuda::modules::{CAPABILITY_NEEDED, PTX_VERSION};
+
+    #[test]
+    fn every_module_declares_what_drivers_and_devices_are_asked_for() {
+        let (major, minor) = CAPABILITY_NEEDED;
+        let header = format!(".version {PTX_VERSION}\n.target sm_{major}{minor}\n");
+        for module in cuda_modules() {
+            assert!(module.text.starts_with(&header), "{}", module.name);
+        }
+    }
+
+    #[test]
+    fn every_module_that_is_compiled_ships() {
+        let manifest: serde_json::Value = serde_json::from_str(include_str!("../cuda/ptx/manifest.json")).unwrap();
+        let compiled: Vec<&String> = manifest["modules"].as_object().unwrap().keys().collect();
+        let mut ships: Vec<&str> = cuda_modules().map(|module| module.name).collect();
+        ships.sort_unstable();
+        assert_eq!(ships, compiled);
+    }
 }

@@ -7,7 +7,7 @@ mod common;
 use common::Cuda;
 use common::operands::{GPU, LAYS, Lay, assert_bits, assert_near, both, float, pair, tensor};
 use firelu::devices::copy;
-use firelu::{ArgValue, DType};
+use firelu::{ArgValue, DType, Device, Float16, Strides, Tensor, TensorType};
 
 const SHAPES: [&[usize]; 9] =
     [&[], &[1], &[7], &[0, 3], &[1030], &[3, 5], &[2, 3, 4, 5], &[2, 8, 5, 6], &[1, 2, 33, 65]];
@@ -43,6 +43,27 @@ fn special_values_pass_as_on_the_cpu() {
         assert_bits("FusedLeakyRelu", &both("FusedLeakyRelu", &[Some(x.clone()), Some(x.clone())], &args)[0]);
         assert_bits("Add", &both("Add", &[Some(x.clone()), Some(x)], &[])[0]);
     }
+}
+
+#[test]
+fn copies_keep_every_bit() {
+    let _cuda = Cuda::take();
+    // Numbers that are none have bits too: quiet, signalling, of either sign.
+    let bits = [0x7fc0_0000u32, 0x7f80_0001, 0xffc1_2345, 0xff80_0002, 0x8000_0000, 1, 0x3f80_0000, 0xff7f_ffff];
+    let host = Tensor::from_vec([bits.len()], bits.map(f32::from_bits).to_vec()).unwrap();
+    let device = copy(&host, GPU).unwrap();
+    // Every second element, which only the device can gather.
+    let (kind, strides) = (TensorType::new([4], DType::Float32), Strides::from_slice(&[8]));
+    let gathered = Tensor::from_storage(device.storage().clone(), 0, kind, strides).unwrap();
+    let found = copy(&gathered, Device::Cpu).unwrap().to_vec::<f32>().unwrap();
+    assert_eq!(found.iter().map(|value| value.to_bits()).collect::<Vec<_>>(), [bits[0], bits[2], bits[4], bits[6]]);
+    let bits = [0x7e00u16, 0x7c01, 0xfe12, 0xfc02, 0x8000, 1, 0x3c00, 0xfbff];
+    let host = Tensor::from_vec([bits.len()], bits.map(Float16::from_bits).to_vec()).unwrap();
+    let device = copy(&host, GPU).unwrap();
+    let (kind, strides) = (TensorType::new([8], DType::Float16), Strides::from_slice(&[-2]));
+    let reversed = Tensor::from_storage(device.storage().clone(), 14, kind, strides).unwrap();
+    let found = copy(&reversed, Device::Cpu).unwrap().to_vec::<Float16>().unwrap();
+    assert!(found.iter().rev().map(|value| value.to_bits()).eq(bits));
 }
 
 #[test]

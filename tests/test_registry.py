@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import re
 from pathlib import Path
 
 import firelu
@@ -143,3 +144,13 @@ def test_every_built_in_operator_has_a_test_file():
     for name in BUILT_IN:
         stem = FILES.get(name) or snake_case(name).removesuffix("_gradient").removesuffix("_kernel")
         assert stem in stems, f"{name} has no tests/operators/test_{stem}.py"
+
+
+def test_a_folder_brings_its_operators_and_kernels_and_no_device_knows_it():
+    folders = [path.name for path in (ROOT / "src" / "operators").iterdir() if path.is_dir()]
+    listed = re.findall(r"(\w+)::FAMILY", (ROOT / "src" / "operators" / "mod.rs").read_text())
+    assert sorted(folders) == sorted(listed)
+    kernels = {path.stem for path in (ROOT / "cuda").glob("*.cu")}
+    assert set(folders) <= kernels
+    for path in (ROOT / "src" / "devices" / "cuda").glob("*.rs"):
+        assert not re.search(rf"\b({'|'.join(folders)})\b", path.read_text()), path

@@ -1,6 +1,7 @@
 //! Values and contracts: what a tensor, an argument, a schema and an operator are. No kernels, no I/O.
 
 pub mod args;
+pub mod arguments;
 pub mod blob;
 pub mod definition;
 pub mod device;

@@ -191,6 +191,12 @@ impl OpSchema {
         self
     }
 
+    /// Adds arguments, such as the `specs()` that [`crate::arguments!`] makes.
+    pub fn args(mut self, args: impl IntoIterator<Item = ArgSpec>) -> Self {
+        self.args.extend(args);
+        self
+    }
+
     /// Lets the given inputs and outputs share their memory.
     pub fn allow_inplace(mut self, pairs: &[(usize, usize)]) -> Self {
         self.inplace.extend_from_slice(pairs);

@@ -11,6 +11,45 @@ macro_rules! with_cuda {
     }};
 }
 
+/// Gives a folder its `FAMILY`: the functions that make its operators, and the PTX of `cuda::MODULE`.
+macro_rules! family {
+    ($($operator:ident),+ $(,)?) => {
+        /// What this folder brings to the registry.
+        pub const FAMILY: $crate::operators::Family = $crate::operators::Family {
+            operators: || vec![$($operator()),+],
+            #[cfg(feature = "cuda")]
+            module: &cuda::MODULE,
+        };
+    };
+}
+
+/// Makes an operator's object: its arguments, and `run` on blobs.
+macro_rules! operator_object {
+    ($(#[$doc:meta])* $name:ident($args:ty), $operator:ident) => {
+        $(#[$doc])*
+        #[derive(Debug, Clone, Copy, Default)]
+        pub struct $name($args);
+
+        impl $name {
+            /// An operator with these arguments.
+            pub fn new(args: $args) -> Self {
+                $name(args)
+            }
+
+            /// Reads the inputs and replaces the outputs; an empty blob is an omitted input.
+            pub fn run(
+                &self,
+                inputs: &[&$crate::core::blob::Blob],
+                outputs: &mut [&mut $crate::core::blob::Blob],
+            ) -> $crate::core::error::Result<()> {
+                let operator = $operator();
+                let args = operator.schema.resolve_args(self.0.named())?;
+                $crate::operators::run_blobs(&operator, &args, inputs, outputs)
+            }
+        }
+    };
+}
+
 pub mod arithmetic;
 pub mod fused_leaky_relu;
 pub mod leaky_relu;
@@ -26,6 +65,19 @@ use crate::core::error::{Error, Result};
 use crate::core::operator::{Call, Operator};
 use crate::core::tensor::{Parts, Tensor, TensorView, TensorViewMut};
 use crate::devices;
+
+/// Every folder: what the registry begins with.
+pub const FAMILIES: &[Family] =
+    &[arithmetic::FAMILY, fused_leaky_relu::FAMILY, leaky_relu::FAMILY, reduce_sum::FAMILY, upfirdn2d::FAMILY];
+
+/// What an operator folder brings to the registry.
+pub struct Family {
+    /// Makes its operators.
+    pub operators: fn() -> Vec<Operator>,
+    /// Their kernels for CUDA devices.
+    #[cfg(feature = "cuda")]
+    pub module: &'static devices::cuda::modules::Module,
+}
 
 /// Runs an operator on the device its inputs are on, into new tensors.
 pub fn run_on_device(operator: &Operator, inputs: &[Option<&Tensor>], args: &Args) -> Result<Vec<Tensor>> {

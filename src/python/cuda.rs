@@ -31,13 +31,14 @@ type Driver<'py> = (String, PyResult<Bound<'py, PyList>>);
 #[cfg(feature = "cuda")]
 fn driver(py: Python<'_>) -> Result<Driver<'_>, String> {
     use crate::devices::cuda::{available, context};
+    use crate::registry::cuda_modules;
 
     let driver = py.detach(available::driver)?;
     let version = available::version_name(driver.version);
     let describe = |ordinal: u32| {
         let found = py.detach(|| {
             let context = context::context(ordinal)?;
-            Ok::<_, crate::Error>((context.describe()?, context.load_all()))
+            Ok::<_, crate::Error>((context.describe()?, context.load_all(cuda_modules())))
         });
         let device = PyDict::new(py);
         device.set_item("device", format!("cuda:{ordinal}"))?;

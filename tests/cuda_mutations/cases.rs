@@ -14,12 +14,14 @@ pub struct Case {
     args: Vec<(&'static str, ArgValue)>,
     /// By the place of an output; those left out are wanted.
     unwanted: Option<usize>,
+    /// Whether the operands are copied on their device before.
+    of_copies: bool,
     pub expected: Vec<Vec<f64>>,
 }
 
 impl Case {
     pub fn new(name: &'static str, inputs: Vec<Option<[Tensor; 2]>>, args: Vec<(&'static str, ArgValue)>) -> Self {
-        let mut case = Case { name, inputs, args, unwanted: None, expected: vec![] };
+        let mut case = Case { name, inputs, args, unwanted: None, of_copies: false, expected: vec![] };
         case.expected = case.run(0).expect("the CPU computes it");
         case
     }
@@ -31,12 +33,21 @@ impl Case {
         self
     }
 
+    /// The same on copies of its operands.
+    fn of_copies(mut self) -> Self {
+        self.of_copies = true;
+        self
+    }
+
     /// What the CPU (0) or the device (1) gives for the outputs that are wanted.
     fn run(&self, place: usize) -> Result<Vec<Vec<f64>>> {
         let operator = registry::find(self.name)?;
         let args = operator.schema.resolve_args(self.args.iter().cloned())?;
-        let tensors: Vec<_> = self.inputs.iter().map(|input| input.as_ref().map(|pair| &pair[place])).collect();
-        let views: Vec<Option<TensorView<'_>>> = tensors.iter().map(|tensor| tensor.map(Tensor::view)).collect();
+        let given = |tensor: &Tensor| if self.of_copies { copy(tensor, tensor.device()) } else { Ok(tensor.clone()) };
+        let tensors = self.inputs.iter().map(|input| input.as_ref().map(|pair| given(&pair[place])).transpose());
+        let tensors = tensors.collect::<Result<Vec<_>>>()?;
+        let views: Vec<Option<TensorView<'_>>> =
+            tensors.iter().map(|tensor| tensor.as_ref().map(Tensor::view)).collect();
         let parts: Vec<_> = views.iter().map(Option::as_deref).collect();
         let (device, kinds) = operator.schema.check(&parts, &[], &args)?;
         let mut outputs = Vec::new();
@@ -92,6 +103,7 @@ pub fn elementwise(dtype: DType) -> Vec<Case> {
     for shape in [&[3, 5][..], &[1030], &[4130], &[2, 8, 5, 6], &[1, 2, 33, 65], &[2, 3, 32, 64]] {
         for lay in LAYS {
             cases.extend(maps(shape, lay, dtype));
+            cases.extend(maps(shape, lay, dtype).into_iter().take(1).map(Case::of_copies));
             cases.extend(sums(shape, lay, &[11], dtype));
             cases.extend(fused(shape, lay, dtype));
             let axes: Vec<usize> = (0..shape.len()).filter(|&axis| axis != 1).collect();
@@ -102,6 +114,7 @@ pub fn elementwise(dtype: DType) -> Vec<Case> {
     for rank in 1..=8 {
         let shape: Vec<usize> = (0..rank).map(|axis| 2 + axis % 2).collect();
         cases.extend(maps(&shape, Lay::Sliced, dtype));
+        cases.extend(maps(&shape, Lay::Sliced, dtype).into_iter().take(1).map(Case::of_copies));
         cases.extend(sums(&shape, Lay::Sliced, &[1, 2, 3], dtype));
         cases.extend(fused(&shape, Lay::Sliced, dtype));
         for axes in [(0..rank).collect::<Vec<_>>(), (0..rank).step_by(2).collect(), (1..rank).collect(), vec![rank - 1]]

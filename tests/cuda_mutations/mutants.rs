@@ -1,6 +1,6 @@
 //! Kernels that are wrong in one place each.
 
-use firelu::devices::cuda::modules::MODULES;
+use firelu::registry::cuda_modules;
 
 /// A kernel of the PTX that ships.
 pub struct Kernel {
@@ -21,14 +21,15 @@ pub struct Mutant {
 
 /// All kernels that ship.
 pub fn kernels() -> Vec<&'static str> {
-    let entries = MODULES.iter().flat_map(|(_, text)| text.split(".visible .entry ").skip(1));
+    let entries = cuda_modules().flat_map(|module| module.text.split(".visible .entry ").skip(1));
     entries.map(|entry| entry.split('(').next().expect("a name")).collect()
 }
 
 impl Kernel {
     pub fn new(name: &str) -> Self {
         let entry = format!(".visible .entry {name}(");
-        let (_, text) = MODULES.iter().find(|(_, text)| text.contains(&entry)).expect("a kernel that ships");
+        let text =
+            cuda_modules().map(|module| module.text).find(|text| text.contains(&entry)).expect("a kernel that ships");
         let header = text[..text.find(".visible .entry").expect("kernels")].to_string();
         let start = text.find(&entry).expect("this kernel");
         let length = text[start..].find("\n}").expect("its end") + 2;

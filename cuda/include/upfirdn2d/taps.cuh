@@ -1,6 +1,6 @@
 // Filter taps as the kernels read them, and the test for an outer product.
 #pragma once
-#include "parameters.cuh"
+#include "parameters/upfirdn2d.cuh"
 
 // In device memory: this header, then C x[taps_x], C y[taps_y], C full[taps_y][taps_x]. Tap 0 meets the first sample.
 struct alignas(16) TapsHeader {

@@ -5,6 +5,7 @@ use cudarc::driver::result;
 use crate::core::device::Stream;
 use crate::core::error::{Error, Result};
 use crate::devices::cuda::context::{Context, handle};
+use crate::devices::cuda::modules::Module;
 use crate::devices::cuda::of;
 use crate::devices::cuda::parameters::{Parameters, THREADS};
 
@@ -13,8 +14,8 @@ pub const MAX_BLOCKS: u64 = (1 << 31) - 1;
 
 /// A kernel and how it is started.
 pub struct Launch<'a> {
-    /// The module: the operator's folder.
-    pub module: &'static str,
+    /// The module that has it.
+    pub module: &'a Module,
     /// The entry point.
     pub kernel: &'a str,
     /// Blocks of [`THREADS`] threads; none is no work.

@@ -7,10 +7,8 @@ use crate::core::tensor::{Parts, TensorType};
 use crate::devices::cuda::context::Context;
 use crate::devices::cuda::launch::Launch;
 use crate::devices::cuda::layout::merge;
-use crate::devices::cuda::memory::Memory;
-use crate::devices::cuda::parameters::{
-    MapParameters, StridedMapParameters, StridedSumParameters, THREADS, VECTORS, suffix,
-};
+use crate::devices::cuda::modules::Module;
+use crate::devices::cuda::parameters::{MapParameters, StridedMapParameters, THREADS, VECTORS, suffix};
 
 /// The address of a tensor's first element.
 pub fn address(parts: &Parts) -> u64 {
@@ -38,13 +36,13 @@ pub fn blocks(count: i64) -> u64 {
 }
 
 /// Launches `name_<type>` or `name_strided_<type>_<width>` with one or two inputs of the output's shape, or broadcast to
-/// it by strides of 0.
+/// it by strides of 0. `scalar` is what the kernel's formula takes it for.
 pub fn launch<const INPUTS: usize>(
     context: &'static Context,
-    (module, name): (&'static str, &str),
+    (module, name): (&Module, &str),
     output: &Parts,
     inputs: [&Parts; INPUTS],
-    alpha: f64,
+    scalar: f64,
     stream: Stream,
 ) -> Result<()> {
     const { assert!(INPUTS == 1 || INPUTS == 2) };
@@ -58,7 +56,7 @@ pub fn launch<const INPUTS: usize>(
         let vectors = count as u64 / (16 / dtype.size() as u64);
         let blocks = if count == 0 { 0 } else { vectors.div_ceil(u64::from(THREADS) * VECTORS).max(1) };
         let launch = Launch { module, kernel: &format!("{name}_{}", suffix(dtype)), blocks, shared_bytes: 0 };
-        let parameters = MapParameters { output: address(output), inputs: addresses, count, alpha };
+        let parameters = MapParameters { output: address(output), inputs: addresses, count, scalar };
         // SAFETY: the schema checked that all operands have one shape, and their views promise that every element is
         // memory of this device; contiguous, they are `count` elements from the first.
         return unsafe { context.launch(&launch, &parameters, stream) };
@@ -69,70 +67,13 @@ pub fn launch<const INPUTS: usize>(
         let parameters = StridedMapParameters {
             output: moved(address(output), offsets[0], output),
             inputs: [moved(addresses[0], offsets[1], inputs[0]), moved(addresses[1], offsets[2], second)],
-            alpha,
+            scalar,
             layout,
         };
         // SAFETY: as above; the layout's strides are the operands' own.
         unsafe { context.launch(&launch, &parameters, stream) }?;
     }
     Ok(())
-}
-
-/// Copies elements from one layout to another on the device.
-pub fn copy(context: &'static Context, output: &Parts, input: &Parts, stream: Stream) -> Result<()> {
-    let merged = merge(output.shape(), [steps(output), steps(input)]);
-    let kernel = format!("sum_strided_{}_{}", suffix(output.dtype()), merged.index_width());
-    for (layout, offsets) in merged.pieces() {
-        let launch = Launch { module: "arithmetic", kernel: &kernel, blocks: blocks(layout.count), shared_bytes: 0 };
-        let parameters = StridedSumParameters {
-            output: moved(address(output), offsets[0], output),
-            input: moved(address(input), offsets[1], input),
-            layout,
-            ..Default::default()
-        };
-        // SAFETY: both views have one shape and promise that every element is memory of this device.
-        unsafe { context.launch(&launch, &parameters, stream) }?;
-    }
-    Ok(())
-}
-
-/// A tensor for the moment of one call: the caller's own memory, or a row-major copy of it.
-pub struct Dense {
-    parts: Parts,
-    _memory: Option<Memory>,
-}
-
-impl Dense {
-    /// Where it is.
-    pub fn parts(&self) -> &Parts {
-        &self.parts
-    }
-}
-
-fn scratch(context: &'static Context, like: &Parts, stream: Stream) -> Result<Dense> {
-    let memory = Memory::new(context, like.kind.bytes(), stream)?;
-    let parts = Parts {
-        pointer: memory.address() as *mut u8,
-        kind: like.kind.clone(),
-        strides: like.shape().row_major_strides(like.dtype()),
-        device: like.device,
-    };
-    Ok(Dense { parts, _memory: Some(memory) })
-}
-
-/// The tensor itself where it is row-major, else a copy that is.
-pub fn dense(context: &'static Context, parts: &Parts, stream: Stream) -> Result<Dense> {
-    if parts.is_row_major() {
-        return Ok(Dense { parts: parts.clone(), _memory: None });
-    }
-    let dense = scratch(context, parts, stream)?;
-    copy(context, &dense.parts, parts, stream)?;
-    Ok(dense)
-}
-
-/// Memory to compute into where the output is not row-major; the caller then copies it there.
-pub fn dense_target(context: &'static Context, output: &Parts, stream: Stream) -> Result<Option<Dense>> {
-    if output.is_row_major() { Ok(None) } else { scratch(context, output, stream).map(Some) }
 }
 
 /// A view with the strides of a larger shape, 0 where it is broadcast. Shapes are aligned at their last dimensions.

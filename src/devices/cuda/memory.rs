@@ -10,7 +10,7 @@ use crate::core::error::{Error, Result};
 use crate::core::shape::{Strides, may_self_overlap};
 use crate::core::tensor::{Storage, Tensor, TensorType};
 use crate::devices::cuda::context::{Context, NotDone, context, handle};
-use crate::devices::cuda::{map, of};
+use crate::devices::cuda::{copy, of};
 use crate::devices::{self, cpu};
 
 /// Memory that this crate allocated; freed when dropped, in the order of its stream.
@@ -164,6 +164,6 @@ fn download(from: &Tensor, ordinal: u32) -> Result<Tensor> {
 
 fn on_device(tensor: &Tensor, strides: Strides, ordinal: u32) -> Result<Tensor> {
     let copied = allocate(ordinal, tensor.kind().clone(), strides)?;
-    map::copy(context(ordinal)?, &copied.view(), &tensor.view(), Stream::default())?;
+    copy::copy(context(ordinal)?, &copied.view(), &tensor.view(), Stream::default())?;
     Ok(copied)
 }

@@ -6,6 +6,8 @@
 
 pub mod available;
 pub mod context;
+pub mod copy;
+pub mod dense;
 pub mod external;
 pub mod launch;
 pub mod layout;

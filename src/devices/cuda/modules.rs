@@ -1,4 +1,5 @@
-//! The PTX that ships, and the functions loaded from it: each module once a device, on first use.
+//! Modules of PTX and the functions loaded from them: each module once a device, on first use. Which modules there are
+//! their owners know: each stands beside the code that launches its kernels.
 
 use std::collections::HashMap;
 use std::ffi::CString;
@@ -10,14 +11,14 @@ use crate::core::error::{Error, Result};
 use crate::devices::cuda::context::Context;
 use crate::devices::cuda::of;
 
-/// One module an operator folder: its name and its text.
-pub const MODULES: [(&str, &str); 5] = [
-    ("arithmetic", include_str!("../../../cuda/ptx/arithmetic.ptx")),
-    ("fused_leaky_relu", include_str!("../../../cuda/ptx/fused_leaky_relu.ptx")),
-    ("leaky_relu", include_str!("../../../cuda/ptx/leaky_relu.ptx")),
-    ("reduce_sum", include_str!("../../../cuda/ptx/reduce_sum.ptx")),
-    ("upfirdn2d", include_str!("../../../cuda/ptx/upfirdn2d.ptx")),
-];
+/// Kernels that ship together as one PTX text.
+#[derive(Debug, Clone, Copy)]
+pub struct Module {
+    /// The stem of its file in `cuda/ptx`.
+    pub name: &'static str,
+    /// The PTX.
+    pub text: &'static str,
+}
 
 /// The version that every module declares.
 pub const PTX_VERSION: &str = "6.0";
@@ -44,13 +45,13 @@ pub fn parameter_bytes(text: &str, kernel: &str) -> Option<usize> {
 }
 
 impl Context {
-    /// Loads every module that ships, where that has not happened yet: whether this driver and device take them.
-    pub fn load_all(&self) -> Result<()> {
+    /// Loads modules, where that has not happened yet: whether this driver and device take them.
+    pub fn load_all<'a>(&self, modules: impl IntoIterator<Item = &'a Module>) -> Result<()> {
         let mut table = self.modules.0.lock().unwrap_or_else(PoisonError::into_inner);
-        MODULES.iter().try_for_each(|&(name, text)| self.module(&mut table, name, text).map(drop))
+        modules.into_iter().try_for_each(|module| self.module(&mut table, module).map(drop))
     }
 
-    fn module(&self, table: &mut Table, name: &'static str, text: &str) -> Result<sys::CUmodule> {
+    fn module(&self, table: &mut Table, &Module { name, text }: &Module) -> Result<sys::CUmodule> {
         if let Some(loaded) = table.modules.get(name) {
             return Ok(*loaded);
         }
@@ -68,19 +69,15 @@ impl Context {
     }
 
     /// A kernel and the size of its parameters.
-    pub(super) fn function(&self, module: &str, kernel: &str) -> Result<(sys::CUfunction, usize)> {
+    pub(super) fn function(&self, module: &Module, kernel: &str) -> Result<(sys::CUfunction, usize)> {
         let mut table = self.modules.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(found) = table.functions.get(kernel) {
             return Ok(*found);
         }
         let broken = |what: String| Error::Device { device: self.device().to_string(), reason: what };
-        let &(name, text) = MODULES
-            .iter()
-            .find(|(name, _)| *name == module)
-            .ok_or_else(|| broken(format!("this build has no CUDA module {module}")))?;
-        let bytes = parameter_bytes(text, kernel)
-            .ok_or_else(|| broken(format!("the module {module} has no kernel {kernel}")))?;
-        let loaded = self.module(&mut table, name, text)?;
+        let bytes = parameter_bytes(module.text, kernel)
+            .ok_or_else(|| broken(format!("the module {} has no kernel {kernel}", module.name)))?;
+        let loaded = self.module(&mut table, module)?;
         let symbol = CString::new(kernel).map_err(|_| broken(format!("{kernel:?} is no kernel's name")))?;
         let function = self.with(&format!("finding {kernel}"), || {
             // SAFETY: the module was loaded in this context and is never unloaded.
@@ -88,19 +85,5 @@ impl Context {
         })?;
         table.functions.insert(kernel.to_string(), (function, bytes));
         Ok((function, bytes))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::{CAPABILITY_NEEDED, MODULES, PTX_VERSION};
-
-    #[test]
-    fn every_module_declares_what_drivers_and_devices_are_asked_for() {
-        let (major, minor) = CAPABILITY_NEEDED;
-        let header = format!(".version {PTX_VERSION}\n.target sm_{major}{minor}\n");
-        for (name, text) in MODULES {
-            assert!(text.starts_with(&header), "{name}");
-        }
     }
 }

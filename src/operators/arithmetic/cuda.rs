@@ -8,9 +8,47 @@ use crate::devices::cuda::launch::Launch;
 use crate::devices::cuda::layout::merge;
 use crate::devices::cuda::map::{self, address, are_aligned, blocks, broadcast, moved, steps};
 use crate::devices::cuda::memory::Memory;
-use crate::devices::cuda::parameters::{SUM_INPUTS, StridedSumParameters, SumParameters, suffix};
+use crate::devices::cuda::modules::Module;
+use crate::devices::cuda::parameters::{Layout, parameters, suffix};
 
-const MODULE: &str = "arithmetic";
+/// The kernels.
+pub static MODULE: Module = Module { name: "arithmetic", text: include_str!("../../../cuda/ptx/arithmetic.ptx") };
+
+/// Operands of one contiguous launch of Sum.
+const SUM_INPUTS: usize = 8;
+
+parameters!(
+    /// Contiguous sum in order; accumulators of the compute type carry a sum over several launches.
+    SumParameters, 104 {
+        /// Address of the result, where there is no `accumulator_out`.
+        output: u64,
+        /// The sum so far.
+        accumulator_in: u64,
+        /// Where the sum so far goes.
+        accumulator_out: u64,
+        /// Addresses of the operands.
+        inputs: [u64; SUM_INPUTS],
+        /// How many there are.
+        input_count: i64,
+        /// Elements.
+        count: i64,
+    }
+);
+parameters!(
+    /// One more operand of any strides onto a sum.
+    StridedSumParameters, 368 {
+        /// Address of the result, where there is no `accumulator_out`.
+        output: u64,
+        /// The sum so far, contiguous.
+        accumulator_in: u64,
+        /// Where the sum so far goes.
+        accumulator_out: u64,
+        /// Address of the operand.
+        input: u64,
+        /// Output and input.
+        layout: Layout,
+    }
+);
 
 /// A + B.
 pub fn add(call: &Call<'_>) -> Result<()> {
@@ -30,7 +68,7 @@ pub fn mul(call: &Call<'_>) -> Result<()> {
 fn binary(call: &Call<'_>, name: &str) -> Result<()> {
     let Some(output) = call.outputs[0].as_deref() else { return Ok(()) };
     let [first, second] = [0, 1].map(|k| broadcast(call.input(k), output.shape()));
-    map::launch(context_of(output.device)?, (MODULE, name), output, [&first, &second], 0.0, call.stream)
+    map::launch(context_of(output.device)?, (&MODULE, name), output, [&first, &second], 0.0, call.stream)
 }
 
 /// The sum of any number of inputs, in order, in the compute type, rounded once.
@@ -63,7 +101,7 @@ pub fn sum(call: &Call<'_>) -> Result<()> {
             let lanes = 16 / dtype.size() as i64;
             let threads = count / lanes + count % lanes;
             let kernel = format!("sum_{}", suffix(dtype));
-            let launch = Launch { module: MODULE, kernel: &kernel, blocks: blocks(threads), shared_bytes: 0 };
+            let launch = Launch { module: &MODULE, kernel: &kernel, blocks: blocks(threads), shared_bytes: 0 };
             let parameters = SumParameters {
                 output: address(output),
                 accumulator_in,
@@ -84,7 +122,7 @@ pub fn sum(call: &Call<'_>) -> Result<()> {
         let mut done = 0;
         for (layout, offsets) in merged.pieces() {
             let at = |base: u64| if base == 0 { 0 } else { base + done * dtype.compute().size() as u64 };
-            let launch = Launch { module: MODULE, kernel: &kernel, blocks: blocks(layout.count), shared_bytes: 0 };
+            let launch = Launch { module: &MODULE, kernel: &kernel, blocks: blocks(layout.count), shared_bytes: 0 };
             let parameters = StridedSumParameters {
                 output: moved(address(output), offsets[0], output),
                 accumulator_in: at(accumulator_in),
@@ -98,4 +136,15 @@ pub fn sum(call: &Call<'_>) -> Result<()> {
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::devices::cuda::parameters::assert_constants;
+
+    #[test]
+    fn the_constants_are_those_of_the_header() {
+        let header = include_str!("../../../cuda/include/parameters/arithmetic.cuh");
+        assert_constants(header, &[("SUM_INPUTS", super::SUM_INPUTS as u64)]);
+    }
 }

@@ -19,6 +19,8 @@ use crate::core::schema::{InputSpec, OpCost, OpSchema, OutputTypes, Signature};
 use crate::core::shape::Shape;
 use crate::core::tensor::TensorType;
 
+family!(sum, add, sub, mul);
+
 /// The shape of two tensors together: dimensions are matched from the last, and ones are repeated.
 pub fn broadcast_shapes(first: &[usize], second: &[usize]) -> Option<Shape> {
     let rank = first.len().max(second.len());

@@ -1,7 +1,7 @@
 //! The kernels of the CPU.
 
 use super::formula::{Fused, OfBias};
-use super::{ALPHA, AXIS, SCALE, existing_axis};
+use super::{FusedLeakyReluArgs, existing_axis};
 use crate::core::dtype::{Compute, Element};
 use crate::core::error::Result;
 use crate::core::operator::Call;
@@ -15,15 +15,19 @@ use crate::with_element;
 static NOTHING: f64 = -0.0;
 
 fn fused<T: Element>(call: &Call<'_>) -> Fused<T::Compute> {
-    let number = |place| T::Compute::from_f64(call.args.float(place));
-    Fused { alpha: number(ALPHA), scale: number(SCALE) }
+    let FusedLeakyReluArgs { alpha, scale, .. } = FusedLeakyReluArgs::from_args(call.args);
+    Fused { alpha: T::Compute::from_f64(alpha), scale: T::Compute::from_f64(scale) }
+}
+
+fn channel_axis(call: &Call<'_>, rank: usize) -> usize {
+    existing_axis(FusedLeakyReluArgs::from_args(call.args).axis, rank).expect("inference has found the axis")
 }
 
 /// The optional input number `place`, one number for each index of the channel axis.
 fn bias<'a>(call: &'a Call<'_>, place: usize, shape: &Shape) -> TensorView<'a> {
     match call.inputs.get(place).and_then(Option::as_ref) {
         Some(bias) => {
-            let axis = existing_axis(call.args.int(AXIS), shape.len()).expect("inference has found the axis");
+            let axis = channel_axis(call, shape.len());
             broadcast::repeat(bias, shape, |d| (d == axis).then_some(0))
         }
         None => broadcast::constant(&NOTHING, shape),
@@ -55,7 +59,7 @@ fn gradient_of<T: SimdElement>(call: &Call<'_>) -> Result<()> {
             (Some(dx), None) => elementwise::map::<T, 2>(&OfBias(formula), dx, [sign, &added]),
         };
     };
-    let axis = existing_axis(call.args.int(AXIS), sign.shape().len()).expect("inference has found the axis");
+    let axis = channel_axis(call, sign.shape().len());
     let sums = reduce::Sums {
         pointer: db.pointer,
         dtype: db.dtype(),

@@ -11,47 +11,30 @@ pub mod formula;
 
 use smallvec::smallvec;
 
-use crate::core::args::{ArgSpec, ArgValue, Args};
-use crate::core::blob::Blob;
+use crate::core::args::ArgValue;
+use crate::core::arguments;
 use crate::core::error::{Error, Result};
 use crate::core::gradient::{Gradient, GradientDefs, GradientMaker, GradientRequest};
 use crate::core::operator::Operator;
 use crate::core::schema::{InputDType, InputSpec, OpCost, OpSchema, OutputTypes, Signature};
 use crate::core::tensor::TensorType;
-use crate::operators::run_blobs;
 
-/// The places of the arguments.
-const ALPHA: usize = 0;
-const SCALE: usize = 1;
-const AXIS: usize = 2;
+family!(fused_leaky_relu, fused_leaky_relu_gradient);
 
 /// The place of the gradient's input that lends only its type.
 const LIKE: usize = 3;
 
-/// The arguments of both operators.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct FusedLeakyReluArgs {
-    /// The slope where x + b is not positive.
-    pub alpha: f64,
-    /// What the result is multiplied by.
-    pub scale: f64,
-    /// The axis of the channels; negative ones count from the end.
-    pub axis: i64,
-}
-
-impl Default for FusedLeakyReluArgs {
-    fn default() -> Self {
-        FusedLeakyReluArgs { alpha: 0.2, scale: std::f64::consts::SQRT_2, axis: 1 }
+arguments! {
+    /// The arguments of both operators.
+    #[derive(Debug, Clone, Copy, PartialEq)]
+    pub struct FusedLeakyReluArgs {
+        alpha { alpha: f64 = 0.2, "The slope where X + B is not positive."; }
+        scale { scale: f64 = std::f64::consts::SQRT_2, "What the result is multiplied by."; }
+        axis {
+            axis: i64 = 1,
+            "The axis of the channels; negative ones count from the end. Without a bias it is not looked at.";
+        }
     }
-}
-
-fn with_args(schema: OpSchema) -> OpSchema {
-    let FusedLeakyReluArgs { alpha, scale, axis } = FusedLeakyReluArgs::default();
-    let axis_doc = "The axis of the channels; negative ones count from the end. Without a bias it is not looked at.";
-    schema
-        .arg(ArgSpec::new("alpha", ArgValue::Float(alpha), "The slope where X + B is not positive."))
-        .arg(ArgSpec::new("scale", ArgValue::Float(scale), "What the result is multiplied by."))
-        .arg(ArgSpec::new("axis", ArgValue::Int(axis), axis_doc))
 }
 
 /// The axis counted from the start, if a tensor of this rank has it.
@@ -63,7 +46,7 @@ fn existing_axis(axis: i64, rank: usize) -> Option<usize> {
 /// Whether an optional input is a vector with one number for each channel of the first input.
 fn check_bias(signature: &Signature<'_>, place: usize, name: &str) -> Result<()> {
     let (Some(bias), of) = (signature.inputs.get(place).copied().flatten(), signature.input(0)) else { return Ok(()) };
-    let (axis, rank) = (signature.args.int(AXIS), of.shape.len());
+    let (axis, rank) = (FusedLeakyReluArgs::from_args(signature.args).axis, of.shape.len());
     let Some(channel) = existing_axis(axis, rank) else {
         let takes = match rank {
             0 => "an input with at least one dimension beside a bias".to_string(),
@@ -100,10 +83,11 @@ pub fn fused_leaky_relu() -> Operator {
         .input(InputSpec::new("X", "Any shape, such as (N, C, H, W) or (N, C)."))
         .input(bias.optional().dtype(InputDType::CommonOrFloat32))
         .output("Y", "The shape and type of X.");
-    let schema = with_args(schema).allow_inplace(&[(0, 0)]).tensor_inference_function(|signature| {
-        check_bias(signature, 1, "B")?;
-        Ok(smallvec![signature.input(0).clone()])
-    });
+    let schema =
+        schema.args(FusedLeakyReluArgs::specs()).allow_inplace(&[(0, 0)]).tensor_inference_function(|signature| {
+            check_bias(signature, 1, "B")?;
+            Ok(smallvec![signature.input(0).clone()])
+        });
     let schema = schema.cost_formula(
         "3 flops an element (compare, two products), one more with a bias; X and B are read once and Y written once",
     );
@@ -127,7 +111,8 @@ pub fn fused_leaky_relu_gradient() -> Operator {
         .input(like.optional().shape_only().dtype(InputDType::CommonOrFloat32))
         .output("dX", "The shape and type of Y.")
         .output("dB", "The length of Y's axis; absent where Y has no such axis.");
-    let schema = with_args(schema).allow_inplace(&[(1, 0)]).tensor_inference_function(infer_gradient);
+    let schema =
+        schema.args(FusedLeakyReluArgs::specs()).allow_inplace(&[(1, 0)]).tensor_inference_function(infer_gradient);
     let schema = schema.cost_formula(
         "3 flops an element (compare, two products), one more where dY and B are both given, one more for dB; Y, dY and \
          B are read once, dX and dB written once",
@@ -153,7 +138,7 @@ fn infer_gradient(signature: &Signature<'_>) -> Result<OutputTypes> {
     check_bias(signature, 2, "B")?;
     check_bias(signature, LIKE, "Like")?;
     let mut outputs: OutputTypes = smallvec![y.clone()];
-    if let Some(axis) = existing_axis(signature.args.int(AXIS), y.shape.len()) {
+    if let Some(axis) = existing_axis(FusedLeakyReluArgs::from_args(signature.args).axis, y.shape.len()) {
         let dtype = input(LIKE).or(input(2)).unwrap_or(y).dtype;
         outputs.push(TensorType::new([y.shape[axis]], dtype));
     }
@@ -170,7 +155,7 @@ impl GradientMaker for GetFusedLeakyReluGradient {
         if dy.is_empty() {
             return Ok(GradientDefs { operators: vec![], input_gradients: vec![None; request.def.inputs.len()] });
         }
-        let (alpha, scale) = (request.args.float(ALPHA), request.args.float(SCALE));
+        let FusedLeakyReluArgs { alpha, scale, .. } = FusedLeakyReluArgs::from_args(request.args);
         let keeps_sign = alpha >= 0.0 && scale > 0.0;
         if !keeps_sign && request.is_inplace(0, 0) {
             let (argument, got) = if alpha < 0.0 { ("alpha", alpha) } else { ("scale", scale) };
@@ -226,41 +211,14 @@ fn get_fused_leaky_relu_gradient_gradient(request: &GradientRequest<'_>) -> Resu
     Ok(GradientDefs { operators: vec![def], input_gradients })
 }
 
-macro_rules! operator_object {
-    ($(#[$doc:meta])* $name:ident, $operator:ident) => {
-        $(#[$doc])*
-        #[derive(Debug, Clone, Copy, Default)]
-        pub struct $name(FusedLeakyReluArgs);
-
-        impl $name {
-            /// An operator with these arguments.
-            pub fn new(args: FusedLeakyReluArgs) -> Self {
-                $name(args)
-            }
-
-            /// Reads the inputs and replaces the outputs; an empty blob is an omitted input.
-            pub fn run(&self, inputs: &[&Blob], outputs: &mut [&mut Blob]) -> Result<()> {
-                let operator = $operator();
-                let FusedLeakyReluArgs { alpha, scale, axis } = self.0;
-                let named = [
-                    ("alpha", ArgValue::Float(alpha)),
-                    ("scale", ArgValue::Float(scale)),
-                    ("axis", ArgValue::Int(axis)),
-                ];
-                let args: Args = operator.schema.resolve_args(named)?;
-                run_blobs(&operator, &args, inputs, outputs)
-            }
-        }
-    };
-}
 operator_object!(
     /// `FusedLeakyRelu` as an object: `run(&[&x, &bias], &mut [&mut y])`.
-    FusedLeakyReluOp,
+    FusedLeakyReluOp(FusedLeakyReluArgs),
     fused_leaky_relu
 );
 operator_object!(
     /// `FusedLeakyReluGradient` as an object: `run(&[&y, &dy], &mut [&mut dx, &mut dbias])`.
-    FusedLeakyReluGradientOp,
+    FusedLeakyReluGradientOp(FusedLeakyReluArgs),
     fused_leaky_relu_gradient
 );
 

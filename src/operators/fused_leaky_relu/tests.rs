@@ -1,4 +1,5 @@
 use super::*;
+use crate::core::blob::Blob;
 use crate::core::definition::OperatorDef;
 use crate::core::dtype::{DType, Float16};
 use crate::core::tensor::Tensor;

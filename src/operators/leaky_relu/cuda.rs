@@ -1,23 +1,26 @@
 //! The kernels of a CUDA device.
 
-use super::ALPHA;
+use super::LeakyReluArgs;
 use crate::core::error::Result;
 use crate::core::operator::Call;
 use crate::devices::cuda::context::context_of;
 use crate::devices::cuda::map;
+use crate::devices::cuda::modules::Module;
 
-const MODULE: &str = "leaky_relu";
+/// The kernels.
+pub static MODULE: Module = Module { name: "leaky_relu", text: include_str!("../../../cuda/ptx/leaky_relu.ptx") };
 
 /// Y of X.
 pub fn forward(call: &Call<'_>) -> Result<()> {
     let Some(y) = &call.outputs[0] else { return Ok(()) };
-    let alpha = call.args.float(ALPHA);
-    map::launch(context_of(y.device)?, (MODULE, "leaky_relu"), y, [call.input(0)], alpha, call.stream)
+    let LeakyReluArgs { alpha } = LeakyReluArgs::from_args(call.args);
+    map::launch(context_of(y.device)?, (&MODULE, "leaky_relu"), y, [call.input(0)], alpha, call.stream)
 }
 
 /// dX of a tensor with the sign of X, and dY.
 pub fn gradient(call: &Call<'_>) -> Result<()> {
     let Some(dx) = &call.outputs[0] else { return Ok(()) };
-    let (alpha, inputs) = (call.args.float(ALPHA), [&**call.input(0), call.input(1)]);
-    map::launch(context_of(dx.device)?, (MODULE, "leaky_relu_gradient"), dx, inputs, alpha, call.stream)
+    let LeakyReluArgs { alpha } = LeakyReluArgs::from_args(call.args);
+    let inputs = [&**call.input(0), call.input(1)];
+    map::launch(context_of(dx.device)?, (&MODULE, "leaky_relu_gradient"), dx, inputs, alpha, call.stream)
 }

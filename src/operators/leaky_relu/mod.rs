@@ -8,22 +8,21 @@ mod cpu;
 mod cuda;
 pub mod formula;
 
-use crate::core::args::{ArgSpec, ArgValue, Args};
-use crate::core::blob::Blob;
+use crate::core::arguments;
 use crate::core::error::{Error, Result};
 use crate::core::gradient::{Gradient, GradientDefs, GradientMaker, GradientRequest};
 use crate::core::operator::Operator;
 use crate::core::schema::{InputSpec, OpCost, OpSchema, Signature};
 use crate::core::tensor::TensorType;
-use crate::operators::run_blobs;
 
-/// The place of the argument `alpha`.
-const ALPHA: usize = 0;
-/// What `alpha` is when left out.
-const DEFAULT_ALPHA: f64 = 0.01;
+family!(leaky_relu, leaky_relu_gradient);
 
-fn alpha() -> ArgSpec {
-    ArgSpec::new("alpha", ArgValue::Float(DEFAULT_ALPHA), "The slope where x is not positive.")
+arguments! {
+    /// The arguments of both operators.
+    #[derive(Debug, Clone, Copy, PartialEq)]
+    pub struct LeakyReluArgs {
+        alpha { alpha: f64 = 0.01, "The slope where x is not positive."; }
+    }
 }
 
 const COST: &str = "2 flops an element (compare, multiply); each input is read once and the output written once";
@@ -42,7 +41,7 @@ pub fn leaky_relu() -> Operator {
     let schema = OpSchema::new("LeakyRelu", "Y = X where X > 0, else alpha * X, element by element.")
         .input(InputSpec::new("X", "Any shape."))
         .output("Y", "The shape and type of X.")
-        .arg(alpha())
+        .args(LeakyReluArgs::specs())
         .allow_inplace(&[(0, 0)])
         .identical_type_and_shape()
         .inherit_onnx_schema("LeakyRelu")
@@ -59,7 +58,7 @@ pub fn leaky_relu_gradient() -> Operator {
         .input(InputSpec::new("Y", "Any shape; only its sign counts."))
         .input(InputSpec::new("dY", "The shape and type of Y."))
         .output("dX", "The shape and type of Y.")
-        .arg(alpha())
+        .args(LeakyReluArgs::specs())
         .allow_inplace(&[(1, 0)])
         .identical_type_and_shape()
         .cost_formula(COST);
@@ -78,7 +77,7 @@ impl GradientMaker for GetLeakyReluGradient {
         if dy.is_empty() {
             return Ok(GradientDefs { operators: vec![], input_gradients: vec![None] });
         }
-        let alpha = request.args.float(ALPHA);
+        let LeakyReluArgs { alpha } = LeakyReluArgs::from_args(request.args);
         if alpha < 0.0 && request.is_inplace(0, 0) {
             let got = format!("{alpha} in place on {:?}", request.input(0));
             let takes = "alpha >= 0 in place: with a negative slope the output has lost the input's sign";
@@ -102,54 +101,22 @@ fn get_leaky_relu_gradient_gradient(request: &GradientRequest<'_>) -> Result<Gra
     Ok(GradientDefs { operators: vec![def], input_gradients: vec![None, Some(ddy)] })
 }
 
-/// The arguments of both operators.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct LeakyReluArgs {
-    /// The slope where x is not positive.
-    pub alpha: f64,
-}
-
-impl Default for LeakyReluArgs {
-    fn default() -> Self {
-        LeakyReluArgs { alpha: DEFAULT_ALPHA }
-    }
-}
-
-macro_rules! operator_object {
-    ($(#[$doc:meta])* $name:ident, $operator:ident) => {
-        $(#[$doc])*
-        #[derive(Debug, Clone, Copy, Default)]
-        pub struct $name(LeakyReluArgs);
-
-        impl $name {
-            /// An operator with these arguments.
-            pub fn new(args: LeakyReluArgs) -> Self {
-                $name(args)
-            }
-
-            /// Reads the inputs and replaces the outputs.
-            pub fn run(&self, inputs: &[&Blob], outputs: &mut [&mut Blob]) -> Result<()> {
-                let operator = $operator();
-                let args: Args = operator.schema.resolve_args([("alpha", ArgValue::Float(self.0.alpha))])?;
-                run_blobs(&operator, &args, inputs, outputs)
-            }
-        }
-    };
-}
 operator_object!(
     /// `LeakyRelu` as an object: `run(&[&x], &mut [&mut y])`.
-    LeakyReluOp,
+    LeakyReluOp(LeakyReluArgs),
     leaky_relu
 );
 operator_object!(
     /// `LeakyReluGradient` as an object: `run(&[&y, &dy], &mut [&mut dx])`.
-    LeakyReluGradientOp,
+    LeakyReluGradientOp(LeakyReluArgs),
     leaky_relu_gradient
 );
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::core::args::ArgValue;
+    use crate::core::blob::Blob;
     use crate::core::definition::OperatorDef;
     use crate::core::tensor::Tensor;
 

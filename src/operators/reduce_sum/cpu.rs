@@ -1,6 +1,6 @@
 //! The kernels of the CPU.
 
-use super::{AXES, BROADCAST_SCALE, KEEPDIMS, SCALE, axis_mask, source_dimensions};
+use super::{BroadcastLikeArgs, ReduceSumArgs, axis_mask, source_dimensions};
 use crate::core::dtype::Compute;
 use crate::core::error::Result;
 use crate::core::operator::Call;
@@ -11,11 +11,11 @@ use crate::with_element;
 /// The sum of X over axes, and then to the shape of Like.
 pub fn reduce_sum(call: &Call<'_>) -> Result<()> {
     let Some(output) = &call.outputs[0] else { return Ok(()) };
-    let (x, scale) = (call.input(0), call.args.float(SCALE));
+    let x = call.input(0);
+    let ReduceSumArgs { axes, keepdims: keeps, scale } = ReduceSumArgs::from_args(call.args);
     let to_like = call.inputs.get(1).is_some_and(Option::is_some);
-    let (rank, axes) = (x.shape().len(), call.args.ints(AXES));
-    let summed = axis_mask(axes, rank, to_like).expect("inference has checked the axes");
-    let keeps = call.args.bool(KEEPDIMS);
+    let rank = x.shape().len();
+    let summed = axis_mask(&axes, rank, to_like).expect("inference has checked the axes");
     let kept_dims = (0..rank).filter(|&d| keeps || !summed[d]).count();
     // The output's dimensions are those that the axes leave, from the last.
     let mut place = output.shape().len() as isize - kept_dims as isize;
@@ -46,10 +46,10 @@ pub fn reduce_sum(call: &Call<'_>) -> Result<()> {
 pub fn broadcast_like(call: &Call<'_>) -> Result<()> {
     let Some(output) = &call.outputs[0] else { return Ok(()) };
     let x = call.input(0);
-    let sources = source_dimensions(x.shape(), output.shape(), call.args.ints(AXES));
+    let BroadcastLikeArgs { axes, scale } = BroadcastLikeArgs::from_args(call.args);
+    let sources = source_dimensions(x.shape(), output.shape(), &axes);
     let sources = sources.expect("inference has matched the shapes");
     let repeated = broadcast::repeat(x, output.shape(), |d| sources[d]);
-    let scale = call.args.float(BROADCAST_SCALE);
     with_element!(output.dtype(), T => match scale {
         1.0 => elementwise::map::<T, 1>(&Sum, output, [&repeated]),
         _ => elementwise::map::<T, 1>(&Scaled(Compute::from_f64(scale)), output, [&repeated]),

@@ -1,44 +1,68 @@
 //! The kernels of a CUDA device.
 
-use super::{AXES, BROADCAST_SCALE, KEEPDIMS, SCALE, axis_mask, source_dimensions};
+use super::{BroadcastLikeArgs, ReduceSumArgs, axis_mask, source_dimensions};
 use crate::core::error::Result;
 use crate::core::operator::Call;
 use crate::core::tensor::{Parts, TensorType};
 use crate::devices::cuda::context::context_of;
+use crate::devices::cuda::copy::copy;
+use crate::devices::cuda::dense::{dense, dense_target};
 use crate::devices::cuda::launch::{Launch, MAX_BLOCKS};
 use crate::devices::cuda::layout::merge;
-use crate::devices::cuda::map::{self, address, blocks, dense, dense_target};
+use crate::devices::cuda::map::{self, address, blocks};
 use crate::devices::cuda::memory::Memory;
-use crate::devices::cuda::parameters::{CHUNK, FinishParameters, ReduceSumParameters, suffix, type_code};
+use crate::devices::cuda::modules::Module;
+use crate::devices::cuda::parameters::{CHUNK, FinishParameters, Layout, parameters, suffix, type_code};
 
-const MODULE: &str = "reduce_sum";
+/// The kernels.
+pub static MODULE: Module = Module { name: "reduce_sum", text: include_str!("../../../cuda/ptx/reduce_sum.ptx") };
 /// Sums of fewer elements get a thread each; longer ones a block for each chunk.
 const THREAD_ELEMENTS: i64 = 128;
 /// So many outputs fill a device with one thread each.
 const MANY_OUTPUTS: i64 = 1 << 18;
 
+parameters!(
+    /// Sum over some axes. `kept` has operands output and input, `reduced` operand 1 alone: input.
+    ReduceSumParameters, 712 {
+        /// Address of the result.
+        output: u64,
+        /// Address of the operand.
+        input: u64,
+        /// `[outputs, chunks]`; by block alone.
+        partials: u64,
+        /// Chunks of one output.
+        chunks: i64,
+        /// By thread alone: the factor.
+        scale: f64,
+        /// Axes that stay.
+        kept: Layout,
+        /// Axes that are added.
+        reduced: Layout,
+    }
+);
+
 /// The sum of X over axes, and then to the shape of Like.
 pub fn reduce_sum(call: &Call<'_>) -> Result<()> {
     let Some(output) = call.outputs[0].as_deref() else { return Ok(()) };
-    let (x, scale, context) = (call.input(0), call.args.float(SCALE), context_of(output.device)?);
+    let (x, context) = (call.input(0), context_of(output.device)?);
+    let ReduceSumArgs { axes, keepdims: keeps, scale } = ReduceSumArgs::from_args(call.args);
     let to_like = call.inputs.get(1).is_some_and(Option::is_some);
     let rank = x.shape().len();
-    let summed = axis_mask(call.args.ints(AXES), rank, to_like).expect("inference has checked the axes");
-    let keeps = call.args.bool(KEEPDIMS);
+    let summed = axis_mask(&axes, rank, to_like).expect("inference has checked the axes");
     // The output's dimensions are those that the axes leave, from the last.
     let left: Vec<usize> = (0..rank).filter(|&d| keeps || !summed[d]).collect();
     let ahead = left.len() - output.shape().len();
     let place = |d: usize| left.iter().position(|&l| l == d).and_then(|place| place.checked_sub(ahead));
     let kept_place = |d: usize| place(d).filter(|&o| !summed[d] && output.shape()[o] == x.shape()[d]);
     if (0..rank).all(|d| kept_place(d).is_some()) && output.shape() == x.shape() {
-        return map::launch(context, (MODULE, "scale"), output, [&**x], scale, call.stream);
+        return map::launch(context, (&MODULE, "scale"), output, [&**x], scale, call.stream);
     }
     // Reductions are computed into a row-major output, so that results are numbered by one index.
     let target = dense_target(context, output, call.stream)?;
     let result = target.as_ref().map_or(output, |target| target.parts());
     launch_reduction(call, result, x, &kept_place, scale)?;
     match &target {
-        Some(target) => map::copy(context, output, target.parts(), call.stream),
+        Some(target) => copy(context, output, target.parts(), call.stream),
         None => Ok(()),
     }
 }
@@ -97,14 +121,14 @@ fn launch_reduction(
     let form = if by_thread { "by_thread" } else { "by_block" };
     let kernel = format!("reduce_sum_{form}_{}_{width}", suffix(x.dtype()));
     if by_thread {
-        let launch = Launch { module: MODULE, kernel: &kernel, blocks: blocks(outputs), shared_bytes: 0 };
+        let launch = Launch { module: &MODULE, kernel: &kernel, blocks: blocks(outputs), shared_bytes: 0 };
         // SAFETY: every offset of the two layouts is one of the views' own, which promise their memory.
         return unsafe { context.launch(&launch, &parameters, call.stream) };
     }
     let count = outputs * chunks;
     let partials = Memory::new(context, count as usize * size_of::<f64>(), call.stream)?;
     parameters.partials = partials.address();
-    let launch = Launch { module: MODULE, kernel: &kernel, blocks: count as u64, shared_bytes: 0 };
+    let launch = Launch { module: &MODULE, kernel: &kernel, blocks: count as u64, shared_bytes: 0 };
     // SAFETY: as above; there is one partial sum a block.
     unsafe { context.launch(&launch, &parameters, call.stream) }?;
     let finish = FinishParameters {
@@ -117,7 +141,7 @@ fn launch_reduction(
         factor: scale,
         output_type: i64::from(type_code(output.dtype())),
     };
-    let launch = Launch { module: MODULE, kernel: "reduce_sum_finish", blocks: outputs as u64, shared_bytes: 0 };
+    let launch = Launch { module: &MODULE, kernel: "reduce_sum_finish", blocks: outputs as u64, shared_bytes: 0 };
     // SAFETY: the output is row-major, so that results are numbered as the kept layout numbers them; the sums were just
     // launched on the same stream.
     unsafe { context.launch(&launch, &finish, call.stream) }
@@ -127,7 +151,8 @@ fn launch_reduction(
 pub fn broadcast_like(call: &Call<'_>) -> Result<()> {
     let Some(output) = call.outputs[0].as_deref() else { return Ok(()) };
     let x = call.input(0);
-    let sources = source_dimensions(x.shape(), output.shape(), call.args.ints(AXES));
+    let BroadcastLikeArgs { axes, scale } = BroadcastLikeArgs::from_args(call.args);
+    let sources = source_dimensions(x.shape(), output.shape(), &axes);
     let sources = sources.expect("inference has matched the shapes");
     let stride = |d: usize| sources[d].filter(|&s| x.shape()[s] != 1).map_or(0, |s| x.strides[s]);
     let repeated = Parts {
@@ -136,6 +161,5 @@ pub fn broadcast_like(call: &Call<'_>) -> Result<()> {
         strides: (0..output.shape().len()).map(stride).collect(),
         device: x.device,
     };
-    let scale = call.args.float(BROADCAST_SCALE);
-    map::launch(context_of(output.device)?, (MODULE, "scale"), output, [&repeated], scale, call.stream)
+    map::launch(context_of(output.device)?, (&MODULE, "scale"), output, [&repeated], scale, call.stream)
 }

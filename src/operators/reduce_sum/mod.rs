@@ -9,7 +9,8 @@ mod cuda;
 
 use smallvec::{SmallVec, smallvec};
 
-use crate::core::args::{ArgSpec, ArgValue};
+use crate::core::args::ArgValue;
+use crate::core::arguments;
 use crate::core::error::{Error, Result};
 use crate::core::gradient::{Gradient, GradientDefs, GradientRequest};
 use crate::core::operator::Operator;
@@ -18,14 +19,36 @@ use crate::core::shape::Shape;
 use crate::core::tensor::TensorType;
 use crate::operators::arithmetic::broadcast_shapes;
 
-/// The places of `ReduceSum`'s arguments; `BroadcastLike` has its axes at the same place.
-const AXES: usize = 0;
-const KEEPDIMS: usize = 1;
-const SCALE: usize = 2;
-const BROADCAST_SCALE: usize = 1;
+family!(reduce_sum, broadcast_like);
 
-fn scale() -> ArgSpec {
-    ArgSpec::new("scale", ArgValue::Float(1.0), "What the result is multiplied by.")
+/// Axes, few enough to stand in place.
+type Axes = SmallVec<[i64; 6]>;
+
+arguments! {
+    /// The arguments of `ReduceSum`.
+    #[derive(Debug, Clone, PartialEq)]
+    pub struct ReduceSumArgs {
+        axes {
+            axes: Axes = Axes::new(),
+            "The axes to sum over; negative ones count from the end. Empty means all, or, with Like, those that \
+             Like's shape asks for.";
+        }
+        keepdims { keepdims: bool = false, "Whether axes stay, with length one."; }
+        scale { scale: f64 = 1.0, "What the result is multiplied by."; }
+    }
+}
+
+arguments! {
+    /// The arguments of `BroadcastLike`.
+    #[derive(Debug, Clone, PartialEq)]
+    pub struct BroadcastLikeArgs {
+        axes {
+            axes: Axes = Axes::new(),
+            "The axes of Like that X lacks; negative ones count from the end. Empty means that X is matched to \
+             Like from the last axis on.";
+        }
+        scale { scale: f64 = 1.0, "What the result is multiplied by."; }
+    }
 }
 
 /// One operation for each element of the larger side.
@@ -41,8 +64,6 @@ fn cost(schema: &OpSchema) -> impl Fn(&Signature<'_>, &[TensorType]) -> Result<O
 pub fn reduce_sum() -> Operator {
     let doc = "Y = scale * the sum of X over axes. With Like, what is left is summed to the shape of Like, as if X had \
                been broadcast from it. Summed in float64 blocks, in an order that no number of threads changes.";
-    let axes_doc = "The axes to sum over; negative ones count from the end. Empty means all, or, with Like, those that \
-                    Like's shape asks for.";
     let schema = OpSchema::new("ReduceSum", doc)
         .input(InputSpec::new("X", "Any shape."))
         .input(
@@ -52,9 +73,7 @@ pub fn reduce_sum() -> Operator {
                 .dtype(InputDType::Any),
         )
         .output("Y", "X's shape without the axes, or Like's shape; the type of X.")
-        .arg(ArgSpec::new("axes", ArgValue::Ints(vec![]), axes_doc))
-        .arg(ArgSpec::new("keepdims", ArgValue::Bool(false), "Whether axes stay, with length one."))
-        .arg(scale())
+        .args(ReduceSumArgs::specs())
         .keeps_layout_of(None)
         .tensor_inference_function(infer_reduce_sum)
         .cost_formula("1 flop an element of X; X is read once and Y written once");
@@ -66,14 +85,11 @@ pub fn reduce_sum() -> Operator {
 /// The operator `BroadcastLike`.
 pub fn broadcast_like() -> Operator {
     let doc = "Y = scale * X, repeated to the shape of Like as numpy broadcasts. The gradient of ReduceSum.";
-    let axes_doc = "The axes of Like that X lacks; negative ones count from the end. Empty means that X is matched to \
-                    Like from the last axis on.";
     let schema = OpSchema::new("BroadcastLike", doc)
         .input(InputSpec::new("X", "A shape that broadcasts to Like's."))
         .input(InputSpec::new("Like", "Any shape; lends only that.").shape_only().dtype(InputDType::Any))
         .output("Y", "The shape of Like and the type of X.")
-        .arg(ArgSpec::new("axes", ArgValue::Ints(vec![]), axes_doc))
-        .arg(scale())
+        .args(BroadcastLikeArgs::specs())
         .keeps_layout_of(Some(1))
         .tensor_inference_function(infer_broadcast_like)
         .cost_formula("1 flop an element of Y; X is read once and Y written once");
@@ -119,9 +135,9 @@ fn source_dimensions(from: &Shape, shape: &Shape, axes: &[i64]) -> Option<SmallV
 
 fn infer_reduce_sum(signature: &Signature<'_>) -> Result<OutputTypes> {
     let (x, like) = (signature.input(0), signature.inputs.get(1).copied().flatten());
-    let (axes, keepdims) = (signature.args.ints(AXES), signature.args.bool(KEEPDIMS));
-    let Some(summed) = axis_mask(axes, x.shape.len(), like.is_some()) else {
-        return Err(refuse_axes(signature.operator, axes, &x.shape));
+    let ReduceSumArgs { axes, keepdims, .. } = ReduceSumArgs::from_args(signature.args);
+    let Some(summed) = axis_mask(&axes, x.shape.len(), like.is_some()) else {
+        return Err(refuse_axes(signature.operator, &axes, &x.shape));
     };
     let left = |d: usize| match (summed[d], keepdims) {
         (false, _) => Some(x.shape[d]),
@@ -140,12 +156,13 @@ fn infer_reduce_sum(signature: &Signature<'_>) -> Result<OutputTypes> {
 }
 
 fn infer_broadcast_like(signature: &Signature<'_>) -> Result<OutputTypes> {
-    let (x, like, axes) = (signature.input(0), signature.input(1), signature.args.ints(AXES));
-    if axis_mask(axes, like.shape.len(), true).is_none() {
-        return Err(refuse_axes(signature.operator, axes, &like.shape));
+    let (x, like) = (signature.input(0), signature.input(1));
+    let BroadcastLikeArgs { axes, .. } = BroadcastLikeArgs::from_args(signature.args);
+    if axis_mask(&axes, like.shape.len(), true).is_none() {
+        return Err(refuse_axes(signature.operator, &axes, &like.shape));
     }
-    if source_dimensions(&x.shape, &like.shape, axes).is_none() {
-        let takes = match axes {
+    if source_dimensions(&x.shape, &like.shape, &axes).is_none() {
+        let takes = match &axes[..] {
             [] => format!("a shape that broadcasts to {}", like.shape),
             axes => format!("a shape that broadcasts to {} without the axes {axes:?}", like.shape),
         };
@@ -164,7 +181,7 @@ fn get_reduce_sum_gradient(request: &GradientRequest<'_>) -> Result<GradientDefs
     let dx = request.input_gradient(0);
     let mut def = request.def.derive("BroadcastLike", &[dy, request.input(0)], &[&dx]);
     def.args.remove("keepdims");
-    if request.args.bool(KEEPDIMS) {
+    if ReduceSumArgs::from_args(request.args).keepdims {
         def.args.remove("axes");
     }
     input_gradients[0] = Some(dx);

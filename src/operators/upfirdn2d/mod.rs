@@ -15,19 +15,15 @@ pub mod params;
 pub use gradients::GetUpFirDn2dGradient;
 pub use params::UpFirDn2dArgs;
 
-use crate::core::blob::Blob;
 use crate::core::error::{Error, Result};
 use crate::core::gradient::Gradient;
 use crate::core::operator::Operator;
 use crate::core::schema::{InputDType, InputSpec, OpCost, OpSchema, OutputTypes, Signature};
 use crate::core::shape::Shape;
 use crate::core::tensor::TensorType;
-use crate::operators::run_blobs;
 use firelu_filters::axis::Geometry;
 
-fn with_args(schema: OpSchema) -> OpSchema {
-    UpFirDn2dArgs::specs().into_iter().fold(schema, OpSchema::arg)
-}
+family!(upfirdn2d, upfirdn2d_gradient, upfirdn2d_kernel_gradient);
 
 /// The geometry of a forward call on an X of this shape, with the kernel at this place.
 fn geometry(signature: &Signature<'_>, x: &Shape, k: usize) -> Result<Geometry> {
@@ -95,7 +91,8 @@ pub fn upfirdn2d() -> Operator {
             types.push(TensorType::new(geometry.output_shape(&x.shape), x.dtype));
             Ok(types)
         });
-    let operator = Operator::new(with_cost(with_args(schema), first_shape, 1), cpu::forward).with_explanation(cpu::explain_forward);
+    let operator = Operator::new(with_cost(schema.args(UpFirDn2dArgs::specs()), first_shape, 1), cpu::forward)
+        .with_explanation(cpu::explain_forward);
     with_cuda!(operator, cuda::forward).with_gradient(Gradient::defined(GetUpFirDn2dGradient))
 }
 
@@ -112,7 +109,8 @@ pub fn upfirdn2d_gradient() -> Operator {
             check_output_gradient(signature, 0, &x, &geometry(signature, &x, 1)?)?;
             Ok([TensorType::new(x, signature.input(0).dtype)].into_iter().collect())
         });
-    let operator = Operator::new(with_cost(with_args(schema), lent_shape, 1), cpu::gradient).with_explanation(cpu::explain_gradient);
+    let operator = Operator::new(with_cost(schema.args(UpFirDn2dArgs::specs()), lent_shape, 1), cpu::gradient)
+        .with_explanation(cpu::explain_gradient);
     with_cuda!(operator, cuda::gradient).with_gradient(Gradient::defined(gradients::of_gradient))
 }
 
@@ -134,50 +132,30 @@ pub fn upfirdn2d_kernel_gradient() -> Operator {
             check_output_gradient(signature, 1, &x.shape, &geometry(signature, &x.shape, 2)?)?;
             Ok([k.clone()].into_iter().collect())
         });
-    let operator = Operator::new(with_cost(with_args(schema), first_shape, 2), cpu::kernel_gradient);
+    let operator = Operator::new(with_cost(schema.args(UpFirDn2dArgs::specs()), first_shape, 2), cpu::kernel_gradient);
     with_cuda!(operator, cuda::kernel_gradient).with_gradient(Gradient::defined(gradients::of_kernel_gradient))
 }
 
-macro_rules! operator_object {
-    ($(#[$doc:meta])* $name:ident, $operator:ident) => {
-        $(#[$doc])*
-        #[derive(Debug, Clone, Copy, Default)]
-        pub struct $name(UpFirDn2dArgs);
-
-        impl $name {
-            /// An operator with these arguments.
-            pub fn new(args: UpFirDn2dArgs) -> Self {
-                $name(args)
-            }
-
-            /// Reads the inputs and replaces the outputs.
-            pub fn run(&self, inputs: &[&Blob], outputs: &mut [&mut Blob]) -> Result<()> {
-                let operator = $operator();
-                let args = operator.schema.resolve_args(self.0.named())?;
-                run_blobs(&operator, &args, inputs, outputs)
-            }
-        }
-    };
-}
 operator_object!(
     /// `UpFirDn2d` as an object: `run(&[&x, &k], &mut [&mut y])`.
-    UpFirDn2dOp,
+    UpFirDn2dOp(UpFirDn2dArgs),
     upfirdn2d
 );
 operator_object!(
     /// `UpFirDn2dGradient` as an object: `run(&[&dy, &k, &x], &mut [&mut dx])`.
-    UpFirDn2dGradientOp,
+    UpFirDn2dGradientOp(UpFirDn2dArgs),
     upfirdn2d_gradient
 );
 operator_object!(
     /// `UpFirDn2dKernelGradient` as an object: `run(&[&x, &dy, &k], &mut [&mut dk])`.
-    UpFirDn2dKernelGradientOp,
+    UpFirDn2dKernelGradientOp(UpFirDn2dArgs),
     upfirdn2d_kernel_gradient
 );
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::core::blob::Blob;
     use crate::core::tensor::Tensor;
 
     fn blob(shape: &[usize], values: &[f32]) -> Blob {

@@ -1,84 +1,45 @@
 //! The arguments of the three operators, and the geometry they give.
 
-use crate::core::args::{ArgSpec, ArgValue, Args};
+use std::ops::RangeInclusive;
+
+use crate::core::arguments;
 use crate::core::error::{Error, Result};
 use crate::core::shape::Shape;
 use firelu_filters::axis::{Axis, Geometry, Refusal};
 
-/// The largest factor: more would leave no room for positions in 64 bits.
-const LARGEST_FACTOR: f64 = i32::MAX as f64;
+/// Factors: larger ones would leave no room for positions in 64 bits.
+const FACTOR: RangeInclusive<f64> = 1.0..=i32::MAX as f64;
 
-/// The arguments of the three operators. Pairs are (x, y): x runs along the last dimension.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct UpFirDn2dArgs {
-    /// How many samples each input sample becomes: itself and zeros after it.
-    pub up: (i64, i64),
-    /// Every how many samples one is kept.
-    pub down: (i64, i64),
-    /// Zeros before and after each row; a negative number crops.
-    pub pad_x: (i64, i64),
-    /// Zeros before and after each column; a negative number crops.
-    pub pad_y: (i64, i64),
-    /// Correlate instead of convolve.
-    pub flip_kernel: bool,
-    /// A factor of the kernel.
-    pub gain: f64,
-}
-
-impl Default for UpFirDn2dArgs {
-    fn default() -> Self {
-        UpFirDn2dArgs { up: (1, 1), down: (1, 1), pad_x: (0, 0), pad_y: (0, 0), flip_kernel: false, gain: 1.0 }
+arguments! {
+    /// The arguments of the three operators. Pairs are (x, y): x runs along the last dimension.
+    #[derive(Debug, Clone, Copy, PartialEq)]
+    pub struct UpFirDn2dArgs {
+        /// How many samples each input sample becomes: itself and zeros after it.
+        up {
+            up_x: i64 = 1, in FACTOR, "Insert up_x - 1 zeros after each sample of a row.";
+            up_y: i64 = 1, in FACTOR, "Insert up_y - 1 zeros after each sample of a column.";
+        }
+        /// Every how many samples one is kept.
+        down {
+            down_x: i64 = 1, in FACTOR, "Keep every down_x-th sample of a row.";
+            down_y: i64 = 1, in FACTOR, "Keep every down_y-th sample of a column.";
+        }
+        /// Zeros before and after each row; a negative number crops.
+        pad_x {
+            pad_x0: i64 = 0, "Zeros before each upsampled row; negative crops.";
+            pad_x1: i64 = 0, "Zeros after each upsampled row; negative crops.";
+        }
+        /// Zeros before and after each column; a negative number crops.
+        pad_y {
+            pad_y0: i64 = 0, "Zeros before each upsampled column; negative crops.";
+            pad_y1: i64 = 0, "Zeros after each upsampled column; negative crops.";
+        }
+        flip_kernel { flip_kernel: bool = false, "Correlate with the kernel instead of convolving."; }
+        gain { gain: f64 = 1.0, "A factor of the kernel."; }
     }
 }
 
 impl UpFirDn2dArgs {
-    /// The schema's arguments, in its order.
-    pub fn specs() -> Vec<ArgSpec> {
-        let factor = |name: &str, doc: &str| ArgSpec::new(name, ArgValue::Int(1), doc).range(1.0, LARGEST_FACTOR);
-        let pad = |name: &str, doc: &str| ArgSpec::new(name, ArgValue::Int(0), doc);
-        vec![
-            factor("up_x", "Insert up_x - 1 zeros after each sample of a row."),
-            factor("up_y", "Insert up_y - 1 zeros after each sample of a column."),
-            factor("down_x", "Keep every down_x-th sample of a row."),
-            factor("down_y", "Keep every down_y-th sample of a column."),
-            pad("pad_x0", "Zeros before each upsampled row; negative crops."),
-            pad("pad_x1", "Zeros after each upsampled row; negative crops."),
-            pad("pad_y0", "Zeros before each upsampled column; negative crops."),
-            pad("pad_y1", "Zeros after each upsampled column; negative crops."),
-            ArgSpec::new("flip_kernel", ArgValue::Bool(false), "Correlate with the kernel instead of convolving."),
-            ArgSpec::new("gain", ArgValue::Float(1.0), "A factor of the kernel."),
-        ]
-    }
-
-    /// Reads checked arguments.
-    pub fn from_args(args: &Args) -> Self {
-        UpFirDn2dArgs {
-            up: (args.int(0), args.int(1)),
-            down: (args.int(2), args.int(3)),
-            pad_x: (args.int(4), args.int(5)),
-            pad_y: (args.int(6), args.int(7)),
-            flip_kernel: args.bool(8),
-            gain: args.float(9),
-        }
-    }
-
-    /// The values with their names, as a definition carries them.
-    pub fn named(&self) -> [(&'static str, ArgValue); 10] {
-        use ArgValue::{Bool, Float, Int};
-        [
-            ("up_x", Int(self.up.0)),
-            ("up_y", Int(self.up.1)),
-            ("down_x", Int(self.down.0)),
-            ("down_y", Int(self.down.1)),
-            ("pad_x0", Int(self.pad_x.0)),
-            ("pad_x1", Int(self.pad_x.1)),
-            ("pad_y0", Int(self.pad_y.0)),
-            ("pad_y1", Int(self.pad_y.1)),
-            ("flip_kernel", Bool(self.flip_kernel)),
-            ("gain", Float(self.gain)),
-        ]
-    }
-
     /// The geometry of a forward call on `x` with kernel `k`.
     pub fn geometry(&self, operator: &str, x: &Shape, k: &Shape) -> Result<Geometry> {
         let &[.., height, width] = &x[..] else {

@@ -1,5 +1,6 @@
 //! The kernels of a CUDA device. Value and input gradient are one operation with two sets of parameters.
 
+mod parameters;
 mod plan;
 
 use super::UpFirDn2dArgs;
@@ -9,59 +10,56 @@ use crate::core::operator::Call;
 use crate::core::shape::Shape;
 use crate::core::tensor::Parts;
 use crate::devices::cuda::context::{Context, context_of};
+use crate::devices::cuda::copy::copy;
+use crate::devices::cuda::dense::dense_target;
 use crate::devices::cuda::launch::Launch;
 use crate::devices::cuda::layout::{Planes, merge};
-use crate::devices::cuda::map::{self, address, dense_target, moved};
+use crate::devices::cuda::map::{address, moved};
 use crate::devices::cuda::memory::Memory;
-use crate::devices::cuda::parameters::{
-    FinishParameters, KernelGradientParameters, TapsParameters, UpFirDn2dParameters, suffix, type_code,
-};
+use crate::devices::cuda::modules::Module;
+use crate::devices::cuda::parameters::{FinishParameters, suffix, type_code};
+use firelu_filters::axis::Geometry;
+use parameters::{KernelGradientParameters, TapsParameters, UpFirDn2dParameters};
 
-const MODULE: &str = "upfirdn2d";
+/// The kernels.
+pub static MODULE: Module = Module { name: "upfirdn2d", text: include_str!("../../../../cuda/ptx/upfirdn2d.ptx") };
 /// The header before prepared taps.
 const TAPS_HEADER: usize = 16;
 
 /// Y of X and K.
 pub fn forward(call: &Call<'_>) -> Result<()> {
     let Some(y) = call.outputs[0].as_deref() else { return Ok(()) };
-    filter(y, call.input(0), call.input(1), &Filter::forward(call), call.stream)
+    let (x, kernel) = (call.input(0), call.input(1));
+    filter(y, x, kernel, &Filter::new(call, x.shape(), kernel.shape())?, call.stream)
 }
 
 /// dX of dY, K and the shape of X.
 pub fn gradient(call: &Call<'_>) -> Result<()> {
     let Some(dx) = call.outputs[0].as_deref() else { return Ok(()) };
     let kernel = call.input(1);
-    filter(dx, call.input(0), kernel, &Filter::forward(call).transposed(kernel.shape()), call.stream)
+    filter(dx, call.input(0), kernel, &Filter::new(call, dx.shape(), kernel.shape())?.transposed(), call.stream)
 }
 
-/// Factors and padding, `[x, y]`.
-#[derive(Debug, Clone, Copy)]
+/// Where samples meet taps, and the taps.
 struct Filter {
-    up: [i32; 2],
-    down: [i32; 2],
-    pad: [i64; 2],
+    geometry: Geometry,
+    /// Whether the last tap meets the first sample.
     flip: bool,
     gain: f64,
 }
 
 impl Filter {
-    fn forward(call: &Call<'_>) -> Self {
+    /// The forward operation on an X and a K of these shapes.
+    fn new(call: &Call<'_>, x: &Shape, kernel: &Shape) -> Result<Self> {
         let args = UpFirDn2dArgs::from_args(call.args);
-        Filter {
-            // The schema keeps factors below 2^31.
-            up: [args.up.0 as i32, args.up.1 as i32],
-            down: [args.down.0 as i32, args.down.1 as i32],
-            pad: [args.pad_x.0, args.pad_y.0],
-            // A convolution lets the last tap meet the first sample.
-            flip: !args.flip_kernel,
-            gain: args.gain,
-        }
+        let geometry = args.geometry("UpFirDn2d", x, kernel)?;
+        // A convolution lets the last tap meet the first sample.
+        Ok(Filter { geometry, flip: !args.flip_kernel, gain: args.gain })
     }
 
     /// The operation that gives the input's gradient.
-    fn transposed(self, kernel: &[usize]) -> Self {
-        let pad = [kernel[1] as i64 - self.pad[0] - 1, kernel[0] as i64 - self.pad[1] - 1];
-        Filter { up: self.down, down: self.up, pad, flip: !self.flip, gain: self.gain }
+    fn transposed(self) -> Self {
+        Filter { geometry: self.geometry.transposed(), flip: !self.flip, gain: self.gain }
     }
 }
 
@@ -86,6 +84,7 @@ fn filter(output: &Parts, input: &Parts, kernel: &Parts, filter: &Filter, stream
         let strides = |parts: &Parts, k: usize| {
             [plane.strides[k][0], plane.strides[k][1], element(parts, rank - 2), element(parts, rank - 1)]
         };
+        let Geometry { x, y } = filter.geometry;
         let problem = UpFirDn2dParameters {
             output: moved(address(output), offsets[0], output),
             input: moved(address(input), offsets[1], input),
@@ -94,25 +93,26 @@ fn filter(output: &Parts, input: &Parts, kernel: &Parts, filter: &Filter, stream
             channels: plane.channels,
             input_strides: strides(input, 1),
             output_strides: strides(output, 0),
-            input_width: input.shape()[rank - 1] as i64,
-            input_height: input.shape()[rank - 2] as i64,
-            output_width: output.shape()[rank - 1] as i64,
-            output_height: output.shape()[rank - 2] as i64,
-            pad_x: filter.pad[0],
-            pad_y: filter.pad[1],
-            up_x: filter.up[0],
-            up_y: filter.up[1],
-            down_x: filter.down[0],
-            down_y: filter.down[1],
-            taps_x: kernel.shape()[1] as i32,
-            taps_y: kernel.shape()[0] as i32,
+            input_width: x.input,
+            input_height: y.input,
+            output_width: x.output,
+            output_height: y.output,
+            pad_x: x.pad,
+            pad_y: y.pad,
+            // The schema keeps factors below 2^31, `check_taps` the number of taps.
+            up_x: x.up as i32,
+            up_y: y.up as i32,
+            down_x: x.down as i32,
+            down_y: y.down as i32,
+            taps_x: x.taps as i32,
+            taps_y: y.taps as i32,
             ..Default::default()
         };
         let (form, parameters) = plan::filter(output.dtype(), problem);
         let launch =
-            Launch { module: MODULE, kernel: &form.kernel, blocks: form.blocks, shared_bytes: form.shared_bytes };
-        // SAFETY: strides and sizes are those of the two views, which promise their memory; the schema checked that
-        // leading dimensions agree; the prepared taps were launched on the same stream and live until it comes past.
+            Launch { module: &MODULE, kernel: &form.kernel, blocks: form.blocks, shared_bytes: form.shared_bytes };
+        // SAFETY: strides are those of the two views, which promise their memory, and sizes those that the schema checked
+        // their shapes by; leading dimensions agree; the prepared taps were launched on the same stream and live until it comes past.
         unsafe { context.launch(&launch, &parameters, stream) }?;
     }
     Ok(())
@@ -143,7 +143,7 @@ fn prepare_taps(
         flip: i32::from(filter.flip),
     };
     let name = format!("upfirdn2d_taps_{}", suffix(compute));
-    let launch = Launch { module: MODULE, kernel: &name, blocks: 1, shared_bytes: 0 };
+    let launch = Launch { module: &MODULE, kernel: &name, blocks: 1, shared_bytes: 0 };
     // SAFETY: the taps are the kernel's view; the memory just allocated holds the header and all three forms.
     unsafe { context.launch(&launch, &parameters, stream) }?;
     Ok(memory)
@@ -161,7 +161,9 @@ fn check_taps(shape: &Shape) -> Result<()> {
 pub fn kernel_gradient(call: &Call<'_>) -> Result<()> {
     let Some(dk) = call.outputs[0].as_deref() else { return Ok(()) };
     let context = context_of(dk.device)?;
-    let (input, gradient, filter) = (call.input(0), call.input(1), Filter::forward(call));
+    let (input, gradient) = (call.input(0), call.input(1));
+    let filter = Filter::new(call, input.shape(), dk.shape())?;
+    let Geometry { x, y } = filter.geometry;
     let (rank, size) = (input.shape().len(), input.dtype().size() as i64);
     let element = |parts: &Parts, d: usize| parts.strides[d] as i64 / size;
     let taps = dk.shape().elements();
@@ -180,18 +182,19 @@ pub fn kernel_gradient(call: &Call<'_>) -> Result<()> {
                 channels: plane.channels,
                 input_strides: strides(input, 1),
                 gradient_strides: strides(gradient, 0),
-                input_width: input.shape()[rank - 1] as i64,
-                input_height: input.shape()[rank - 2] as i64,
-                output_width: gradient.shape()[rank - 1] as i64,
-                output_height: gradient.shape()[rank - 2] as i64,
-                pad_x: filter.pad[0],
-                pad_y: filter.pad[1],
-                up_x: filter.up[0],
-                up_y: filter.up[1],
-                down_x: filter.down[0],
-                down_y: filter.down[1],
-                taps_x: dk.shape()[1] as i32,
-                taps_y: dk.shape()[0] as i32,
+                input_width: x.input,
+                input_height: y.input,
+                output_width: x.output,
+                output_height: y.output,
+                pad_x: x.pad,
+                pad_y: y.pad,
+                // As for the filter.
+                up_x: x.up as i32,
+                up_y: y.up as i32,
+                down_x: x.down as i32,
+                down_y: y.down as i32,
+                taps_x: x.taps as i32,
+                taps_y: y.taps as i32,
                 flip: i32::from(filter.flip),
                 ..Default::default()
             };
@@ -208,8 +211,8 @@ pub fn kernel_gradient(call: &Call<'_>) -> Result<()> {
         parameters.stride = total;
         done += parameters.blocks as u64;
         let launch =
-            Launch { module: MODULE, kernel: &form.kernel, blocks: form.blocks, shared_bytes: form.shared_bytes };
-        // SAFETY: strides and sizes are those of the views; `partials` has a place for every tap and block.
+            Launch { module: &MODULE, kernel: &form.kernel, blocks: form.blocks, shared_bytes: form.shared_bytes };
+        // SAFETY: strides are those of the views and sizes those that the schema checked them by; `partials` has a place for every tap and block.
         unsafe { context.launch(&launch, &parameters, call.stream) }?;
     }
     let target = dense_target(context, dk, call.stream)?;
@@ -223,11 +226,11 @@ pub fn kernel_gradient(call: &Call<'_>) -> Result<()> {
         factor: filter.gain,
         output_type: i64::from(type_code(dk.dtype())),
     };
-    let launch = Launch { module: MODULE, kernel: "upfirdn2d_kernel_finish", blocks: taps as u64, shared_bytes: 0 };
+    let launch = Launch { module: &MODULE, kernel: "upfirdn2d_kernel_finish", blocks: taps as u64, shared_bytes: 0 };
     // SAFETY: dK has one element a tap, contiguous here; the sums were just launched on the same stream.
     unsafe { context.launch(&launch, &parameters, call.stream) }?;
     match target {
-        Some(target) => map::copy(context, dk, target.parts(), call.stream),
+        Some(target) => copy(context, dk, target.parts(), call.stream),
         None => Ok(()),
     }
 }

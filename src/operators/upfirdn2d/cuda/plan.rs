@@ -1,9 +1,10 @@
 //! Which kernel serves a problem, with which tiles: pure arithmetic, nothing is launched here.
 
 use super::TAPS_HEADER;
+use super::parameters::{KernelGradientParameters, UpFirDn2dParameters};
 use crate::core::dtype::DType;
 use crate::devices::cuda::launch::MAX_BLOCKS;
-use crate::devices::cuda::parameters::{CHUNK, KernelGradientParameters, THREADS, UpFirDn2dParameters, suffix};
+use crate::devices::cuda::parameters::{CHUNK, THREADS, suffix};
 
 /// What every device has, less the few bytes that a kernel may hold for itself.
 const SHARED_BYTES: i64 = 48 * 1024 - 256;

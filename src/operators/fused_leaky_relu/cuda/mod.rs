@@ -1,22 +1,27 @@
 //! The kernels of a CUDA device: which form, how many blocks, and the two steps of the bias gradient.
 
-use super::{ALPHA, AXIS, SCALE, existing_axis};
+mod parameters;
+
+use super::{FusedLeakyReluArgs, existing_axis};
 use crate::core::device::Stream;
 use crate::core::dtype::DType;
 use crate::core::error::Result;
 use crate::core::operator::Call;
 use crate::core::tensor::Parts;
 use crate::devices::cuda::context::{Context, context_of};
+use crate::devices::cuda::copy::copy;
+use crate::devices::cuda::dense::{dense, dense_target};
 use crate::devices::cuda::launch::{Launch, MAX_BLOCKS};
 use crate::devices::cuda::layout::{Merged, merge};
-use crate::devices::cuda::map::{self, address, are_aligned, blocks, dense, dense_target, moved, steps};
+use crate::devices::cuda::map::{address, are_aligned, blocks, moved, steps};
 use crate::devices::cuda::memory::Memory;
-use crate::devices::cuda::parameters::{
-    BiasReduceParameters, CHUNK, FinishParameters, FusedParameters, MAX_COLUMNS, StridedFusedParameters, THREADS,
-    VECTORS, suffix, type_code,
-};
+use crate::devices::cuda::modules::Module;
+use crate::devices::cuda::parameters::{CHUNK, FinishParameters, THREADS, VECTORS, suffix, type_code};
+use parameters::{BiasReduceParameters, FusedParameters, MAX_COLUMNS, StridedFusedParameters};
 
-const MODULE: &str = "fused_leaky_relu";
+/// The kernels.
+pub static MODULE: Module =
+    Module { name: "fused_leaky_relu", text: include_str!("../../../../cuda/ptx/fused_leaky_relu.ptx") };
 /// Planes of fewer vectors share blocks: below, more than half of a block would idle.
 const MIN_PLANE_VECTORS: i64 = 128;
 /// Channels last: rows that each thread goes down, so that biases are read and sums written once for many elements.
@@ -142,8 +147,8 @@ impl<'a> Job<'a> {
         gradient: Option<&'a Parts>,
         bias: Option<&'a Parts>,
     ) -> Self {
-        let (alpha, scale) = (call.args.float(ALPHA), call.args.float(SCALE));
-        let axis = existing_axis(call.args.int(AXIS), input.shape().len());
+        let FusedLeakyReluArgs { alpha, scale, axis } = FusedLeakyReluArgs::from_args(call.args);
+        let axis = existing_axis(axis, input.shape().len());
         Job { context, stream: call.stream, alpha, scale, axis, input, gradient, bias }
     }
 
@@ -192,7 +197,7 @@ impl<'a> Job<'a> {
     }
 
     fn launch_grouped(&self, kernel: &str, blocks: u64, parameters: &FusedParameters) -> Result<()> {
-        let launch = Launch { module: MODULE, kernel, blocks, shared_bytes: 0 };
+        let launch = Launch { module: &MODULE, kernel, blocks, shared_bytes: 0 };
         // SAFETY: the schema checked that output, input and gradient have one shape and that the bias has one element a
         // channel; `grouping` found them contiguous and aligned; partial sums have a place for every block.
         unsafe { self.context.launch(&launch, parameters, self.stream) }
@@ -231,7 +236,7 @@ impl<'a> Job<'a> {
         let merged = merge(output.shape(), operands);
         let kernel = format!("{name}_strided_{}_{}", suffix(self.dtype()), merged.index_width());
         for (layout, offsets) in merged.pieces() {
-            let launch = Launch { module: MODULE, kernel: &kernel, blocks: blocks(layout.count), shared_bytes: 0 };
+            let launch = Launch { module: &MODULE, kernel: &kernel, blocks: blocks(layout.count), shared_bytes: 0 };
             let parameters = StridedFusedParameters {
                 output: moved(address(output), offsets[0], output),
                 input: moved(address(self.input), offsets[1], self.input),
@@ -341,7 +346,7 @@ impl<'a> Job<'a> {
                 gradient_stride: stride(gradient),
                 layout: *layout,
             };
-            let launch = Launch { module: MODULE, kernel: &kernel, blocks, shared_bytes: 0 };
+            let launch = Launch { module: &MODULE, kernel: &kernel, blocks, shared_bytes: 0 };
             // SAFETY: the layout and the channel strides are the operands' own, whose views promise their memory; the
             // bias is dense with one element a channel; there is one partial sum a block.
             unsafe { self.context.launch(&launch, &parameters, self.stream) }?;
@@ -372,12 +377,12 @@ impl<'a> Job<'a> {
             ..parameters
         };
         let blocks = self.channels() as u64;
-        let launch = Launch { module: MODULE, kernel: "fused_leaky_relu_bias_finish", blocks, shared_bytes: 0 };
+        let launch = Launch { module: &MODULE, kernel: "fused_leaky_relu_bias_finish", blocks, shared_bytes: 0 };
         // SAFETY: dB has one element a channel by the schema, contiguous here; the partial sums were just launched on
         // the same stream, with the layout that `parameters` describes.
         unsafe { self.context.launch(&launch, &parameters, self.stream) }?;
         match output {
-            Some(output) => map::copy(self.context, db, output.parts(), self.stream),
+            Some(output) => copy(self.context, db, output.parts(), self.stream),
             None => Ok(()),
         }
     }

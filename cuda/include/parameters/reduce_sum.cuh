@@ -1,0 +1,15 @@
+// What the host hands to the kernels of ReduceSum. `src/operators/reduce_sum/cuda.rs` mirrors it.
+#pragma once
+#include "parameters.cuh"
+
+// Sum over some axes. `kept` has operands output and input, `reduced` operand 1 alone: input.
+struct ReduceSumParameters {
+    u64 output;
+    u64 input;
+    u64 partials;           // [outputs, chunks]; by block alone
+    i64 chunks;
+    double scale;           // by thread alone
+    Layout kept;
+    Layout reduced;
+};
+static_assert(sizeof(ReduceSumParameters) == 712, "mirrored by the host");
