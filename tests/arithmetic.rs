@@ -1,11 +1,16 @@
 //! `Sum`, `Add`, `Sub`, `Mul`, `ReduceSum` and `BroadcastLike` against slow float64 definitions.
 
-mod support;
-
 use firelu::operators::arithmetic::broadcast_shapes;
 use firelu::{ArgValue, BFloat16, DType, Error, Float16, OperatorDef, Shape, Tensor, registry};
+use firelu_test_support::gradients::check_gradient;
+use firelu_test_support::layouts::Layout;
+use firelu_test_support::levels::every_level;
+use firelu_test_support::numbers::Numbers;
+use firelu_test_support::references::{Exact, indices, rounding, rounding_of};
+use firelu_test_support::run::{Blobs, run_in_place, run_into, same_for_every_number_of_threads};
+use firelu_test_support::strategies::{dtypes, readable, writable};
+use firelu_test_support::tensors::{bits, place, random};
 use proptest::prelude::*;
-use support::*;
 
 const NO_ARGS: [(&str, ArgValue); 0] = [];
 
@@ -51,7 +56,7 @@ proptest! {
         for (name, function) in
             [("Add", (|a, b| a + b) as fn(f64, f64) -> f64), ("Sub", |a, b| a - b), ("Mul", |a, b| a * b)]
         {
-            for_each_level(|level| {
+            for level in every_level() {
                 let mut c = random(dtype, &shape, output, &mut numbers);
                 run_into(name, &[Some(&a), Some(&b)], &mut [Some(&mut c)], &NO_ARGS).unwrap();
                 for (index, got) in indices(&shape).zip(values(&c)) {
@@ -61,7 +66,7 @@ proptest! {
                     let bound = rounding_of(dtype, expected.abs() * 1.01) + rounding(dtype.compute()) * expected.abs();
                     assert!((got - expected).abs() <= bound, "{name} {level} {index:?}: got {got}, expected {expected}");
                 }
-            });
+            }
         }
     }
 
@@ -108,7 +113,7 @@ proptest! {
         let mut numbers = Numbers::new(seed);
         let shape = broadcast_shapes(&shape, &from).unwrap();
         let x = random(dtype, &from, layout, &mut numbers);
-        let like = random(DType::Float32, &shape, Layout::Dense, &mut numbers);
+        let like = random(DType::Float32, &shape, Layout::RowMajor, &mut numbers);
         let y = registry::run("BroadcastLike", &[Some(&x), Some(&like)], NO_ARGS).unwrap();
         let of_x = values(&x);
         for (index, got) in indices(&shape).zip(values(&y[0])) {
@@ -165,7 +170,7 @@ fn check_sums(
         *count += 1;
     }
     let mut first: Option<Vec<u8>> = None;
-    for_each_level(|level| {
+    for level in every_level() {
         let mut y = random(x.dtype(), shape, Layout::Strided, &mut Numbers::new(1));
         run_into("ReduceSum", inputs, &mut [Some(&mut y)], args).unwrap();
         for (place, (got, (sum, magnitude, count))) in values(&y).into_iter().zip(&sums).enumerate() {
@@ -176,15 +181,15 @@ fn check_sums(
         }
         let bits = bits(&y);
         assert!(first.get_or_insert_with(|| bits.clone()) == &bits, "levels disagree");
-    });
+    }
 }
 
 #[test]
 fn the_number_of_threads_changes_no_bit() {
     for dtype in DType::ALL {
         let mut numbers = Numbers::new(5);
-        let x = random(dtype, &[7, 90, 400], Layout::Dense, &mut numbers);
-        let row = random(dtype, &[1, 400], Layout::Dense, &mut numbers);
+        let x = random(dtype, &[7, 90, 400], Layout::RowMajor, &mut numbers);
+        let row = random(dtype, &[1, 400], Layout::RowMajor, &mut numbers);
         same_for_every_number_of_threads(|| {
             let mut results = Vec::new();
             for axes in [vec![], vec![0], vec![1], vec![2], vec![0, 2], vec![1, 2]] {
@@ -208,9 +213,9 @@ fn in_place_sums_have_the_bits_of_an_output_of_their_own() {
     for dtype in DType::ALL {
         for count in [1, 2, 4, 6] {
             let mut numbers = Numbers::new(9);
-            let mut total = random(dtype, &[3, 40], Layout::Dense, &mut numbers);
+            let mut total = random(dtype, &[3, 40], Layout::RowMajor, &mut numbers);
             let other = random(dtype, &[3, 40], Layout::Strided, &mut numbers);
-            let copy = place(dtype, &[3, 40], Layout::Dense, &values(&total), &mut numbers);
+            let copy = place(dtype, &[3, 40], Layout::RowMajor, &values(&total), &mut numbers);
             let mut inputs = vec![Some(&copy)];
             inputs.resize(count, Some(&other));
             let expected = registry::run("Sum", &inputs, NO_ARGS).unwrap();
@@ -274,7 +279,7 @@ fn gradients_of_every_order_match_differences() {
     for (def, shapes) in cases {
         let blobs: Blobs = shapes
             .into_iter()
-            .map(|(name, shape)| (name.to_string(), random(DType::Float64, &shape, Layout::Dense, &mut numbers)))
+            .map(|(name, shape)| (name.to_string(), random(DType::Float64, &shape, Layout::RowMajor, &mut numbers)))
             .collect();
         check_gradient(&def, &blobs, 3, &mut numbers);
     }

@@ -5,9 +5,10 @@
 mod common;
 
 use common::Cuda;
-use common::operands::{GPU, LAYS, Lay, assert_bits, assert_near, both, float, pair, tensor};
+use common::operands::{GPU, LAYOUTS, assert_bits, assert_near, both, float, pair, tensor};
 use firelu::devices::copy;
 use firelu::{ArgValue, DType, Device, Float16, Strides, Tensor, TensorType};
+use firelu_test_support::layouts::Layout;
 
 const SHAPES: [&[usize]; 9] =
     [&[], &[1], &[7], &[0, 3], &[1030], &[3, 5], &[2, 3, 4, 5], &[2, 8, 5, 6], &[1, 2, 33, 65]];
@@ -17,10 +18,10 @@ fn leaky_relu_and_its_gradient_are_the_same_bits() {
     let _cuda = Cuda::take();
     for dtype in DType::ALL {
         for shape in SHAPES {
-            for lay in LAYS {
+            for layout in LAYOUTS {
                 for alpha in [0.2, 0.0, -0.5] {
-                    let what = format!("{dtype} {shape:?} {lay:?} {alpha}");
-                    let (x, dy) = (pair(shape, lay, dtype, 1), pair(shape, lay, dtype, 2));
+                    let what = format!("{dtype} {shape:?} {layout:?} {alpha}");
+                    let (x, dy) = (pair(shape, layout, dtype, 1), pair(shape, layout, dtype, 2));
                     let args = [("alpha", float(alpha))];
                     assert_bits(&what, &both("LeakyRelu", &[Some(x.clone())], &args)[0]);
                     assert_bits(&what, &both("LeakyReluGradient", &[Some(x), Some(dy)], &args)[0]);
@@ -71,8 +72,8 @@ fn layouts_that_differ_between_operands_agree() {
     let _cuda = Cuda::take();
     let shape = [2, 8, 5, 6];
     for dtype in [DType::Float16, DType::Float32] {
-        for first in LAYS {
-            for second in LAYS {
+        for first in LAYOUTS {
+            for second in LAYOUTS {
                 let (y, dy) = (pair(&shape, first, dtype, 1), pair(&shape, second, dtype, 2));
                 let inputs = [Some(y), Some(dy)];
                 let what = format!("{dtype} {first:?} {second:?}");
@@ -88,7 +89,7 @@ fn layouts_that_differ_between_operands_agree() {
 fn more_dimensions_than_a_kernel_takes() {
     let _cuda = Cuda::take();
     let shape = [2usize; 11];
-    let (x, dy) = (pair(&shape, Lay::Sliced, DType::Float32, 1), pair(&shape, Lay::Sliced, DType::Float32, 2));
+    let (x, dy) = (pair(&shape, Layout::Sliced, DType::Float32, 1), pair(&shape, Layout::Sliced, DType::Float32, 2));
     assert_bits("LeakyRelu", &both("LeakyRelu", &[Some(x.clone())], &[])[0]);
     let results = both("FusedLeakyReluGradient", &[Some(x.clone()), Some(dy)], &[("axis", ArgValue::Int(4))]);
     assert_bits("dX", &results[0]);
@@ -113,21 +114,22 @@ fn fused_leaky_relu_is_the_same_bits() {
     ];
     for dtype in DType::ALL {
         for (shape, axis) in shapes {
-            for lay in LAYS {
+            for layout in LAYOUTS {
                 let channels = shape[axis.rem_euclid(shape.len() as i64) as usize];
-                let x = pair(shape, lay, dtype, 1);
+                let x = pair(shape, layout, dtype, 1);
                 let mut kinds = vec![None, Some(dtype)];
                 if dtype.size() == 2 {
                     kinds.push(Some(DType::Float32));
                 }
                 for kind in kinds {
-                    let what = format!("{dtype} {shape:?} {lay:?} {axis} {kind:?}");
-                    let bias = kind
-                        .map(|kind| pair(&[channels], if lay == Lay::Sliced { lay } else { Lay::RowMajor }, kind, 3));
+                    let what = format!("{dtype} {shape:?} {layout:?} {axis} {kind:?}");
+                    let bias = kind.map(|kind| {
+                        pair(&[channels], if layout == Layout::Sliced { layout } else { Layout::RowMajor }, kind, 3)
+                    });
                     let args = [("axis", ArgValue::Int(axis)), ("alpha", float(0.2)), ("scale", float(1.4))];
                     assert_bits(&what, &both("FusedLeakyRelu", &[Some(x.clone()), bias.clone()], &args)[0]);
 
-                    let dy = pair(shape, lay, dtype, 2);
+                    let dy = pair(shape, layout, dtype, 2);
                     let terms = (shape.iter().product::<usize>() / channels.max(1)) as f64;
                     for dy in [Some(dy), None] {
                         if dy.is_none() && bias.is_none() {
@@ -156,7 +158,8 @@ fn many_rows_of_channels_are_the_same_bits() {
     // So large that blocks keep to a group of channels and go down the rows; the last group is not full.
     let shape = [2, 24, 128, 256];
     for dtype in DType::ALL {
-        let inputs = [Some(pair(&shape, Lay::ChannelsLast, dtype, 1)), Some(pair(&[24], Lay::RowMajor, dtype, 3))];
+        let inputs =
+            [Some(pair(&shape, Layout::ChannelsLast, dtype, 1)), Some(pair(&[24], Layout::RowMajor, dtype, 3))];
         assert_bits(&format!("{dtype}"), &both("FusedLeakyRelu", &inputs, &[("scale", float(1.4))])[0]);
     }
 }
@@ -168,17 +171,17 @@ fn arithmetic_is_the_same_bits() {
         [(&[7], &[7]), (&[3, 5], &[5]), (&[3, 1, 4], &[2, 1]), (&[], &[2, 3]), (&[1030], &[1]), (&[0, 2], &[1, 2])];
     for dtype in DType::ALL {
         for (a, b) in shapes {
-            for lay in [Lay::RowMajor, Lay::Sliced, Lay::Reversed, Lay::Shifted] {
-                let inputs = [Some(pair(a, lay, dtype, 1)), Some(pair(b, lay, dtype, 2))];
+            for layout in [Layout::RowMajor, Layout::Sliced, Layout::Reversed, Layout::Shifted] {
+                let inputs = [Some(pair(a, layout, dtype, 1)), Some(pair(b, layout, dtype, 2))];
                 for name in ["Add", "Sub", "Mul"] {
-                    assert_bits(&format!("{name} {dtype} {a:?} {b:?} {lay:?}"), &both(name, &inputs, &[])[0]);
+                    assert_bits(&format!("{name} {dtype} {a:?} {b:?} {layout:?}"), &both(name, &inputs, &[])[0]);
                 }
             }
         }
         for count in [1, 2, 3, 8, 9, 20] {
-            for lay in LAYS {
-                let inputs: Vec<_> = (0..count).map(|k| Some(pair(&[3, 8, 5], lay, dtype, k))).collect();
-                assert_bits(&format!("Sum of {count} {dtype} {lay:?}"), &both("Sum", &inputs, &[])[0]);
+            for layout in LAYOUTS {
+                let inputs: Vec<_> = (0..count).map(|k| Some(pair(&[3, 8, 5], layout, dtype, k))).collect();
+                assert_bits(&format!("Sum of {count} {dtype} {layout:?}"), &both("Sum", &inputs, &[])[0]);
             }
         }
     }
@@ -189,8 +192,8 @@ fn sums_and_broadcasts_agree() {
     let _cuda = Cuda::take();
     for dtype in DType::ALL {
         for shape in [&[5][..], &[3, 700], &[40, 3, 5], &[2, 3, 4, 5], &[20000], &[0, 3], &[3, 0]] {
-            for lay in LAYS {
-                let x = pair(shape, lay, dtype, 1);
+            for layout in LAYOUTS {
+                let x = pair(shape, layout, dtype, 1);
                 let rank = shape.len() as i64;
                 for axes in [vec![], vec![0], vec![rank - 1], (0..rank).step_by(2).collect()] {
                     for keepdims in [false, true] {
@@ -199,7 +202,7 @@ fn sums_and_broadcasts_agree() {
                             ("keepdims", ArgValue::Bool(keepdims)),
                             ("scale", float(0.75)),
                         ];
-                        let what = format!("{dtype} {shape:?} {lay:?} {axes:?} {keepdims}");
+                        let what = format!("{dtype} {shape:?} {layout:?} {axes:?} {keepdims}");
                         let elements = shape.iter().product::<usize>() as f64;
                         // The device adds in float64 throughout; the CPU up to 1024 numbers in lanes of the compute type.
                         let result = &both("ReduceSum", &[Some(x.clone())], &args)[0];
@@ -212,7 +215,7 @@ fn sums_and_broadcasts_agree() {
                         );
                     }
                 }
-                let like = pair(&[&[4], shape].concat(), Lay::RowMajor, DType::Float32, 1);
+                let like = pair(&[&[4], shape].concat(), Layout::RowMajor, DType::Float32, 1);
                 assert_bits(
                     "BroadcastLike",
                     &both("BroadcastLike", &[Some(x), Some(like)], &[("scale", float(0.5))])[0],

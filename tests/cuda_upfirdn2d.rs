@@ -6,10 +6,11 @@ mod common;
 
 use common::Cuda;
 use common::operands::{
-    GPU, LAYS, Lay, assert_bits, assert_near, both, float, pair, run, same_bits, taps, tensor, values,
+    GPU, LAYOUTS, assert_bits, assert_near, both, float, pair, run, same_bits, taps, tensor, values,
 };
 use firelu::devices::copy;
 use firelu::{ArgValue, DType, Device};
+use firelu_test_support::layouts::Layout;
 
 struct Case {
     shape: &'static [usize],
@@ -19,12 +20,12 @@ struct Case {
     pad: (i64, i64, i64, i64),
 }
 
-fn check_upfirdn2d(case: &Case, dtype: DType, lay: Lay, separable: bool, flip: bool) {
+fn check_upfirdn2d(case: &Case, dtype: DType, layout: Layout, separable: bool, flip: bool) {
     let &Case { shape, taps: (rows, columns), up, down, pad } = case;
     let what = format!(
-        "{dtype} {lay:?} {shape:?} taps {rows}x{columns} up {up:?} down {down:?} pad {pad:?} {separable} {flip}"
+        "{dtype} {layout:?} {shape:?} taps {rows}x{columns} up {up:?} down {down:?} pad {pad:?} {separable} {flip}"
     );
-    let (x, k) = (pair(shape, lay, dtype, 1), taps(rows, columns, separable, DType::Float32));
+    let (x, k) = (pair(shape, layout, dtype, 1), taps(rows, columns, separable, DType::Float32));
     let args = [
         ("up_x", ArgValue::Int(up.0)),
         ("up_y", ArgValue::Int(up.1)),
@@ -41,7 +42,7 @@ fn check_upfirdn2d(case: &Case, dtype: DType, lay: Lay, separable: bool, flip: b
     let forward = both("UpFirDn2d", &[Some(x.clone()), Some(k.clone())], &args);
     assert_near(&what, &forward[0], dtype.compute(), terms, 2.0 * 4.0 * 4.0 * 1.5);
     let out = run("UpFirDn2d", &[Some(&x[0]), Some(&k[0])], &args)[0].shape().to_vec();
-    let dy = pair(&out, lay, dtype, 5);
+    let dy = pair(&out, layout, dtype, 5);
     let backward = both("UpFirDn2dGradient", &[Some(dy.clone()), Some(k.clone()), Some(x.clone())], &args);
     assert_near(&what, &backward[0], dtype.compute(), terms, 2.0 * 4.0 * 4.0 * 1.5);
     let of_kernel = both("UpFirDn2dKernelGradient", &[Some(x), Some(dy), Some(k)], &args);
@@ -59,12 +60,12 @@ fn the_usual_filters_agree() {
             [(1, 1, (2, 1)), (1, 1, (1, 1)), (2, 1, (2, 1)), (2, 1, (1, 2)), (1, 2, (1, 1)), (1, 2, (2, 1))]
         {
             for dtype in DType::ALL {
-                for lay in LAYS {
+                for layout in LAYOUTS {
                     // Every shape, type, layout and factor meets half of the others; the rest appears with each of them.
-                    if (shape.len() + shape[0] + dtype as usize + lay as usize + pad.0 as usize) % 2 == 0 {
+                    if (shape.len() + shape[0] + dtype as usize + layout as usize + pad.0 as usize) % 2 == 0 {
                         continue;
                     }
-                    let turn = (dtype as usize + lay as usize) % 4;
+                    let turn = (dtype as usize + layout as usize) % 4;
                     let case = Case {
                         shape,
                         taps: (4, 4),
@@ -72,7 +73,7 @@ fn the_usual_filters_agree() {
                         down: (down, down),
                         pad: (pad.0, pad.1, pad.1, pad.0),
                     };
-                    check_upfirdn2d(&case, dtype, lay, turn % 2 == 0, turn / 2 == 0);
+                    check_upfirdn2d(&case, dtype, layout, turn % 2 == 0, turn / 2 == 0);
                 }
             }
         }
@@ -98,8 +99,14 @@ fn unusual_filters_agree() {
     ];
     for (turn, case) in cases.iter().enumerate() {
         for dtype in DType::ALL {
-            for lay in [Lay::RowMajor, Lay::ChannelsLast, Lay::Sliced] {
-                check_upfirdn2d(case, dtype, lay, (turn + lay as usize) % 2 == 0, (turn + dtype as usize) % 2 == 0);
+            for layout in [Layout::RowMajor, Layout::ChannelsLast, Layout::Sliced] {
+                check_upfirdn2d(
+                    case,
+                    dtype,
+                    layout,
+                    (turn + layout as usize) % 2 == 0,
+                    (turn + dtype as usize) % 2 == 0,
+                );
             }
         }
     }
@@ -108,11 +115,11 @@ fn unusual_filters_agree() {
 #[test]
 fn kernels_larger_than_any_window_agree() {
     let _cuda = Cuda::take();
-    let (x, k) = (pair(&[1, 1, 122, 124], Lay::RowMajor, DType::Float32, 1), taps(121, 123, false, DType::Float32));
+    let (x, k) = (pair(&[1, 1, 122, 124], Layout::RowMajor, DType::Float32, 1), taps(121, 123, false, DType::Float32));
     let terms = (121 * 123) as f64;
     let forward = both("UpFirDn2d", &[Some(x.clone()), Some(k.clone())], &[]);
     assert_near("UpFirDn2d", &forward[0], DType::Float32, terms.min(300.0), 4.0 * terms / 300.0);
-    let dy = pair(&[1, 1, 2, 2], Lay::RowMajor, DType::Float32, 5);
+    let dy = pair(&[1, 1, 2, 2], Layout::RowMajor, DType::Float32, 5);
     let of_kernel = both("UpFirDn2dKernelGradient", &[Some(x), Some(dy), Some(k)], &[]);
     assert_near("UpFirDn2dKernelGradient", &of_kernel[0], DType::Float32, 4.0, 4.0);
 }
@@ -136,16 +143,16 @@ fn every_layout_gives_the_same_bits() {
                     })
                     .chain([("pad_x0", ArgValue::Int(2)), ("pad_y1", ArgValue::Int(1))])
                     .collect();
-                let result = |lay: Lay| {
-                    let x = pair(&shape, lay, dtype, 1)[1].clone();
+                let result = |layout: Layout| {
+                    let x = pair(&shape, layout, dtype, 1)[1].clone();
                     let same = copy(&x, Device::Cpu).unwrap().to_f64_vec().unwrap();
                     let row_major = copy(&tensor(&shape, &same, dtype), GPU).unwrap();
                     let [a, b] = [&x, &row_major].map(|x| run("UpFirDn2d", &[Some(x), Some(k)], &args).remove(0));
                     [a, b].map(|y| copy(&y, Device::Cpu).unwrap().to_f64_vec().unwrap())
                 };
-                for lay in LAYS {
-                    let [a, b] = result(lay);
-                    assert_bits(&format!("{dtype} {lay:?} {separable} {up} {down}"), &(dtype, b, a));
+                for layout in LAYOUTS {
+                    let [a, b] = result(layout);
+                    assert_bits(&format!("{dtype} {layout:?} {separable} {up} {down}"), &(dtype, b, a));
                 }
             }
         }
@@ -183,8 +190,8 @@ fn taps_that_are_not_finite_leave_padding_out() {
     let mut full = values(16, 13, DType::Float32);
     full[0] = f64::INFINITY;
     let k = copy(&tensor(&[4, 4], &full, DType::Float32), GPU).unwrap();
-    for lay in [Lay::RowMajor, Lay::ChannelsLast, Lay::Sliced] {
-        let [host, x] = pair(&[1, 8, 6, 7], lay, DType::Float32, 1);
+    for layout in [Layout::RowMajor, Layout::ChannelsLast, Layout::Sliced] {
+        let [host, x] = pair(&[1, 8, 6, 7], layout, DType::Float32, 1);
         for (up, pad) in [(1, 2), (2, 3), (3, 2)] {
             let args: Vec<_> = [("up_x", up), ("up_y", up), ("pad_x0", pad), ("pad_x1", pad), ("pad_y0", pad)]
                 .map(|(name, n)| (name, ArgValue::Int(n)))
@@ -196,7 +203,7 @@ fn taps_that_are_not_finite_leave_padding_out() {
                 host.chunks(42).flat_map(|plane| by_definition(plane, (6, 7), &full, up, (pad, pad, pad))).collect();
             assert_eq!(device.len(), expected.len());
             for (index, (a, b)) in expected.iter().zip(&device).enumerate() {
-                assert!(same_bits(*a, *b) || (a - b).abs() < 1e-4, "{lay:?} up {up}: element {index}: {b}, not {a}");
+                assert!(same_bits(*a, *b) || (a - b).abs() < 1e-4, "{layout:?} up {up}: element {index}: {b}, not {a}");
             }
             assert!(expected.iter().any(|value| value.is_infinite()) && expected.iter().any(|value| value.is_finite()));
         }

@@ -1,10 +1,15 @@
 //! `FusedLeakyRelu` and its gradient against slow float64 definitions.
 
-mod support;
-
 use firelu::{ArgValue, DType, OperatorDef, Tensor, registry};
+use firelu_test_support::gradients::check_gradient;
+use firelu_test_support::layouts::Layout;
+use firelu_test_support::levels::every_level;
+use firelu_test_support::numbers::Numbers;
+use firelu_test_support::references::{Exact, rounding, rounding_of};
+use firelu_test_support::run::{Blobs, run_in_place, run_into, same_for_every_number_of_threads};
+use firelu_test_support::strategies::{dtypes, readable, writable};
+use firelu_test_support::tensors::{bits, place, random};
 use proptest::prelude::*;
-use support::*;
 
 #[derive(Debug, Clone)]
 struct Case {
@@ -70,7 +75,7 @@ proptest! {
         let x = random(case.dtype, &case.shape, case.layouts[0], &mut numbers);
         let b = case.bias.map(|dtype| random(dtype, &[case.shape[case.axis]], case.layouts[1], &mut numbers));
         let mut first: Option<Vec<u8>> = None;
-        for_each_level(|_| {
+        for _ in every_level() {
             let mut y = random(case.dtype, &case.shape, case.output, &mut numbers);
             run_into("FusedLeakyRelu", &[Some(&x), b.as_ref()], &mut [Some(&mut y)], &case.args()).unwrap();
             let (xs, bs) = (values(&x), b.as_ref().map(values));
@@ -86,17 +91,17 @@ proptest! {
             }
             let bits = bits(&y);
             assert!(first.get_or_insert_with(|| bits.clone()) == &bits, "levels disagree");
-        });
+        }
     }
 
     #[test]
     fn strides_change_no_bit(case in cases()) {
         let mut numbers = Numbers::new(case.seed);
         let x = random(case.dtype, &case.shape, case.layouts[0], &mut numbers);
-        let dense = place(case.dtype, &case.shape, Layout::Dense, &values(&x), &mut numbers);
+        let dense = place(case.dtype, &case.shape, Layout::RowMajor, &values(&x), &mut numbers);
         let b = case.bias.map(|dtype| random(dtype, &[case.shape[case.axis]], case.layouts[1], &mut numbers));
         let mut y = random(case.dtype, &case.shape, case.output, &mut numbers);
-        let mut expected = random(case.dtype, &case.shape, Layout::Dense, &mut numbers);
+        let mut expected = random(case.dtype, &case.shape, Layout::RowMajor, &mut numbers);
         run_into("FusedLeakyRelu", &[Some(&x), b.as_ref()], &mut [Some(&mut y)], &case.args()).unwrap();
         run_into("FusedLeakyRelu", &[Some(&dense), b.as_ref()], &mut [Some(&mut expected)], &case.args()).unwrap();
         prop_assert_eq!(bits(&y), bits(&expected));
@@ -110,7 +115,7 @@ proptest! {
         let y = random(case.dtype, &case.shape, case.layouts[0], &mut numbers);
         let dy = dy_given.then(|| random(case.dtype, &case.shape, case.layouts[1], &mut numbers));
         let b = case.bias.map(|dtype| random(dtype, &[channels], case.layouts[2], &mut numbers));
-        let like = like.then(|| random(case.dtype.compute(), &[channels], Layout::Dense, &mut numbers));
+        let like = like.then(|| random(case.dtype.compute(), &[channels], Layout::RowMajor, &mut numbers));
         let sum_dtype = like.as_ref().or(b.as_ref()).map_or(case.dtype, Tensor::dtype);
         let inputs = [Some(&y), dy.as_ref(), b.as_ref(), like.as_ref()];
 
@@ -129,7 +134,7 @@ proptest! {
             *count += 1;
         }
         let mut first: Option<Vec<Vec<u8>>> = None;
-        for_each_level(|_| {
+        for _ in every_level() {
             let mut dx = random(case.dtype, &case.shape, case.output, &mut numbers);
             let mut db = random(sum_dtype, &[channels], Layout::Strided, &mut numbers);
             run_into("FusedLeakyReluGradient", &inputs, &mut [Some(&mut dx), Some(&mut db)], &case.args()).unwrap();
@@ -149,7 +154,7 @@ proptest! {
             // Each output by itself has the same bits as both together.
             let (mut dx_alone, mut db_alone) = (
                 random(case.dtype, &case.shape, case.output, &mut numbers),
-                random(sum_dtype, &[channels], Layout::Dense, &mut numbers),
+                random(sum_dtype, &[channels], Layout::RowMajor, &mut numbers),
             );
             run_into("FusedLeakyReluGradient", &inputs, &mut [Some(&mut dx_alone), None], &case.args()).unwrap();
             run_into("FusedLeakyReluGradient", &inputs, &mut [None, Some(&mut db_alone)], &case.args()).unwrap();
@@ -157,19 +162,19 @@ proptest! {
             assert_eq!(bits(&db_alone), bits(&db));
             let bits = vec![bits(&dx), bits(&db)];
             assert!(first.get_or_insert_with(|| bits.clone()) == &bits, "levels disagree");
-        });
+        }
     }
 }
 
 /// Shapes that take each way through the reduction, large enough for several threads and blocks.
 const LARGE: [(&[usize], usize, Layout); 8] = [
-    (&[1, 3, 300, 301], 1, Layout::Dense),
-    (&[2, 4, 256, 128], 1, Layout::Dense),
-    (&[9, 600, 4, 4], 1, Layout::Dense),
-    (&[7, 300, 7, 9], 1, Layout::Dense),
+    (&[1, 3, 300, 301], 1, Layout::RowMajor),
+    (&[2, 4, 256, 128], 1, Layout::RowMajor),
+    (&[9, 600, 4, 4], 1, Layout::RowMajor),
+    (&[7, 300, 7, 9], 1, Layout::RowMajor),
     (&[2, 3, 200, 301], 1, Layout::ChannelsLast),
     (&[2, 130, 40, 41], 1, Layout::ChannelsLast),
-    (&[9001, 37], 1, Layout::Dense),
+    (&[9001, 37], 1, Layout::RowMajor),
     (&[3, 70, 33, 40], 2, Layout::Strided),
 ];
 
@@ -180,7 +185,7 @@ fn the_number_of_threads_changes_no_bit() {
             let mut numbers = Numbers::new(7);
             let y = random(dtype, shape, layout, &mut numbers);
             let dy = random(dtype, shape, layout, &mut numbers);
-            let b = random(dtype, &[shape[axis]], Layout::Dense, &mut numbers);
+            let b = random(dtype, &[shape[axis]], Layout::RowMajor, &mut numbers);
             let args = [("axis", ArgValue::Int(axis as i64))];
             let results = same_for_every_number_of_threads(|| {
                 let run = |name: &str, inputs: &[Option<&Tensor>]| registry::run(name, inputs, args.clone()).unwrap();
@@ -189,7 +194,7 @@ fn the_number_of_threads_changes_no_bit() {
                 forward.iter().chain(&backward).map(bits).collect()
             });
             // And neither does the order of memory: a row-major copy gives the same bits.
-            let dense = |tensor: &Tensor| place(dtype, shape, Layout::Dense, &values(tensor), &mut Numbers::new(1));
+            let dense = |tensor: &Tensor| place(dtype, shape, Layout::RowMajor, &values(tensor), &mut Numbers::new(1));
             let inputs = [Some(&dense(&y)), Some(&dense(&dy)), Some(&b)].map(|tensor| tensor.cloned());
             let inputs: Vec<Option<&Tensor>> = inputs.iter().map(Option::as_ref).collect();
             let backward = registry::run("FusedLeakyReluGradient", &inputs, args.clone()).unwrap();
@@ -214,8 +219,8 @@ fn results_that_bypass_the_caches_have_the_same_bits() {
     let rows = firelu::devices::cpu::features::last_level_cache() / 4 / 1021 / 8 + 1;
     let shape = [rows, 8, 1021];
     let mut numbers = Numbers::new(3);
-    let y = random(DType::Float32, &shape, Layout::Dense, &mut numbers);
-    let b = random(DType::Float32, &[8], Layout::Dense, &mut numbers);
+    let y = random(DType::Float32, &shape, Layout::RowMajor, &mut numbers);
+    let b = random(DType::Float32, &[8], Layout::RowMajor, &mut numbers);
     let run =
         |name: &str, inputs: &[Option<&Tensor>]| registry::run(name, inputs, [] as [(&str, ArgValue); 0]).unwrap();
     let forward = run("FusedLeakyRelu", &[Some(&y), Some(&b)]);
@@ -234,11 +239,11 @@ fn results_that_bypass_the_caches_have_the_same_bits() {
 #[test]
 fn in_place_gives_the_bits_of_an_output_of_its_own() {
     for dtype in DType::ALL {
-        for layout in [Layout::Dense, Layout::ChannelsLast, Layout::Strided] {
+        for layout in [Layout::RowMajor, Layout::ChannelsLast, Layout::Strided] {
             let mut numbers = Numbers::new(29);
             let shape = [3, 5, 7, 11];
             let y = random(dtype, &shape, layout, &mut numbers);
-            let b = random(dtype, &[5], Layout::Dense, &mut numbers);
+            let b = random(dtype, &[5], Layout::RowMajor, &mut numbers);
             let mut changed = random(dtype, &shape, layout, &mut numbers);
             let run = |name: &str, inputs: &[Option<&Tensor>]| {
                 registry::run(name, inputs, [] as [(&str, ArgValue); 0]).unwrap()
@@ -247,7 +252,7 @@ fn in_place_gives_the_bits_of_an_output_of_its_own() {
             run_in_place("FusedLeakyRelu", &[None, Some(&b)], 0, &mut changed, &mut []);
             assert_eq!(bits(&changed), bits(&expected[0]), "{dtype} {layout:?}");
             let expected = run("FusedLeakyReluGradient", &[Some(&y), Some(&changed), Some(&b)]);
-            let mut db = random(dtype, &[5], Layout::Dense, &mut numbers);
+            let mut db = random(dtype, &[5], Layout::RowMajor, &mut numbers);
             run_in_place("FusedLeakyReluGradient", &[Some(&y), None, Some(&b)], 1, &mut changed, &mut [&mut db]);
             assert_eq!(bits(&changed), bits(&expected[0]), "{dtype} {layout:?}");
             assert_eq!(bits(&db), bits(&expected[1]), "{dtype} {layout:?}");
@@ -260,12 +265,12 @@ fn special_values_follow_the_predicate() {
     let x = [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, -0.0, 0.0, f32::MIN_POSITIVE / 2.0];
     let tensor = Tensor::from_vec([x.len()], x.to_vec()).unwrap();
     let args = [("alpha", ArgValue::Float(0.0)), ("scale", ArgValue::Float(1.0))];
-    for_each_level(|level| {
+    for level in every_level() {
         let y = registry::run("FusedLeakyRelu", &[Some(&tensor)], args.clone()).unwrap()[0].to_vec::<f32>().unwrap();
         assert!(y[0].is_nan() && y[2].is_nan(), "{level}: 0 * NaN and 0 * infinity are no numbers");
         assert_eq!((y[1], y[5]), (f32::INFINITY, f32::MIN_POSITIVE / 2.0), "{level}");
         assert_eq!((y[3].to_bits(), y[4].to_bits()), ((-0f32).to_bits(), 0), "{level}");
-    });
+    }
 }
 
 #[test]

@@ -2,52 +2,21 @@
 //! order, on dense and strided inputs, and in place.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 
 use firelu::*;
+use firelu_test_support::layouts::Layout::{self, RowMajor, Transposed};
+use firelu_test_support::numbers::Numbers;
+use firelu_test_support::tensors::place;
 
 const STEP: f64 = 1e-4;
 const TOLERANCE: f64 = 1e-6;
 
-/// Numbers that stay away from zero, where leaky ReLU has a corner.
 fn numbers(count: usize, seed: u64) -> Vec<f64> {
-    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-    let mut next = || {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        (state >> 11) as f64 / (1u64 << 53) as f64
-    };
-    (0..count).map(|_| (0.2 + 0.8 * next()) * if next() < 0.5 { -1.0 } else { 1.0 }).collect()
+    Numbers::new(seed).list(count, Numbers::next_away_from_zero)
 }
 
-/// A tensor of these row-major values; strided ones are transposed in memory, with gaps.
-fn tensor(shape: &[usize], values: &[f64], strided: bool) -> Tensor {
-    if !strided {
-        return Tensor::from_vec(shape, values.to_vec()).unwrap();
-    }
-    let mut strides: Vec<isize> = Vec::new();
-    let mut step = 16;
-    for &length in shape {
-        strides.push(step);
-        step *= length as isize + 1;
-    }
-    let mut memory = vec![f64::NAN; step as usize / 8 + 1];
-    let mut index = vec![0; shape.len()];
-    for &value in values {
-        let offset: isize = index.iter().zip(&strides).map(|(&i, &s)| i as isize * s).sum();
-        memory[offset as usize / 8] = value;
-        for (i, &n) in index.iter_mut().zip(shape).rev() {
-            *i += 1;
-            if *i < n {
-                break;
-            }
-            *i = 0;
-        }
-    }
-    let whole = Tensor::from_vec([memory.len()], memory).unwrap();
-    let storage = Arc::clone(whole.storage());
-    Tensor::from_storage(storage, 0, TensorType::new(shape, DType::Float64), Strides::from_slice(&strides)).unwrap()
+fn tensor(shape: &[usize], values: &[f64], layout: Layout) -> Tensor {
+    place(DType::Float64, shape, layout, values, &mut Numbers::new(0))
 }
 
 /// One operator with its inputs; `None` is an omitted one.
@@ -146,7 +115,7 @@ fn one(name: &str, inputs: &[&Variable]) -> Variable {
 /// The sum of a variable times fixed weights.
 fn dot(variable: &Variable, seed: u64) -> Variable {
     let shape = variable.value().shape();
-    let weights = Variable::constant(tensor(shape, &numbers(shape.elements(), seed), false));
+    let weights = Variable::constant(tensor(shape, &numbers(shape.elements(), seed), RowMajor));
     one("ReduceSum", &[&one("Mul", &[variable, &weights])])
 }
 
@@ -163,14 +132,14 @@ fn differentiated(case: &Case, inputs: &[Option<Variable>], order: usize) -> Opt
     Some(value)
 }
 
-fn inputs_of(case: &Case, values: &[Vec<f64>], strided: bool) -> Vec<Option<Variable>> {
+fn inputs_of(case: &Case, values: &[Vec<f64>], layout: Layout) -> Vec<Option<Variable>> {
     let make = |(shape, values): (&Option<Vec<usize>>, &Vec<f64>)| {
-        shape.as_ref().map(|shape| Variable::leaf(tensor(shape, values, strided)))
+        shape.as_ref().map(|shape| Variable::leaf(tensor(shape, values, layout)))
     };
     case.inputs.iter().zip(values).map(make).collect()
 }
 
-fn check(case: &Case, order: usize, strided: bool) {
+fn check(case: &Case, order: usize, layout: Layout) {
     let mut values: Vec<Vec<f64>> = case
         .inputs
         .iter()
@@ -182,8 +151,8 @@ fn check(case: &Case, order: usize, strided: bool) {
             numbers(count, 7 + index as u64).into_iter().map(|value| value * factor).collect()
         })
         .collect();
-    let label = format!("{} {:?} {:?} order {order} strided {strided}", case.operator, case.inputs, case.args);
-    let variables = inputs_of(case, &values, strided);
+    let label = format!("{} {:?} {:?} order {order} {layout:?}", case.operator, case.inputs, case.args);
+    let variables = inputs_of(case, &values, layout);
     let Some(value) = differentiated(case, &variables, order) else { return };
     let leaves: Vec<Variable> = variables.iter().flatten().cloned().collect();
     let found = grad(&[value], &leaves, &[], Default::default()).unwrap();
@@ -201,7 +170,7 @@ fn check(case: &Case, order: usize, strided: bool) {
             let kept = values[input][element];
             let mut at = |value: f64| {
                 values[input][element] = value;
-                let value = differentiated(case, &inputs_of(case, &values, strided), order);
+                let value = differentiated(case, &inputs_of(case, &values, layout), order);
                 value.map_or(0.0, |value| value.value().to_f64_vec().unwrap()[0])
             };
             let numeric = (at(kept + STEP) - at(kept - STEP)) / (2.0 * STEP);
@@ -224,23 +193,23 @@ fn every_operator_has_a_case() {
 
 #[test]
 fn first_order() {
-    cases().iter().for_each(|case| check(case, 1, false));
+    cases().iter().for_each(|case| check(case, 1, RowMajor));
 }
 
 #[test]
 fn second_order() {
-    cases().iter().for_each(|case| check(case, 2, false));
+    cases().iter().for_each(|case| check(case, 2, RowMajor));
 }
 
 #[test]
 fn third_order() {
-    cases().iter().for_each(|case| check(case, 3, false));
+    cases().iter().for_each(|case| check(case, 3, RowMajor));
 }
 
 #[test]
 fn strided_inputs() {
-    cases().iter().for_each(|case| check(case, 1, true));
-    cases().iter().step_by(5).for_each(|case| check(case, 2, true));
+    cases().iter().for_each(|case| check(case, 1, Transposed));
+    cases().iter().step_by(5).for_each(|case| check(case, 2, Transposed));
 }
 
 /// In place, first and second order, through nets: the gradient of the gradient is a net as well.
@@ -269,9 +238,9 @@ fn in_place_forms_in_nets() {
                 if *name == "B" {
                     values.iter_mut().for_each(|value| *value *= 0.1);
                 }
-                workspace.feed(name, tensor(&[4], &values, false)).unwrap();
+                workspace.feed(name, tensor(&[4], &values, RowMajor)).unwrap();
             }
-            workspace.feed("X", tensor(&[4], x, false)).unwrap();
+            workspace.feed("X", tensor(&[4], x, RowMajor)).unwrap();
             workspace.run(&all).unwrap();
             workspace
         };

@@ -1,8 +1,9 @@
 //! LeakyRelu through the registry, by name, against a slow float64 reference: every level, dtype and value.
 
-use firelu::devices::cpu::features::Level;
 use firelu::devices::cpu::parallel::with_threads;
 use firelu::{ArgValue, BFloat16, DType, Element, Float16, Tensor, registry, with_element};
+use firelu_test_support::levels::every_level;
+use firelu_test_support::strategies::dtypes;
 use proptest::prelude::*;
 
 fn run(name: &str, inputs: &[&Tensor], alpha: f64) -> Tensor {
@@ -58,12 +59,11 @@ proptest! {
     fn both_operators_follow_the_reference(
         (sign, value) in (0usize..200).prop_flat_map(|n| (values(n), values(n))),
         alpha in prop_oneof![Just(0.0), Just(0.2), Just(-0.5), -3.0..3.0f64],
-        dtype in prop::sample::select(DType::ALL.to_vec()),
+        dtype in dtypes(),
     ) {
         let (sign, value) = (tensor(dtype, &sign), tensor(dtype, &value));
         let (s, v) = (sign.to_f64_vec().unwrap(), value.to_f64_vec().unwrap());
-        for &level in Level::available() {
-            Level::set_current(level).unwrap();
+        for _ in every_level() {
             check(dtype, &v, &v, &run("LeakyRelu", &[&value], alpha).to_f64_vec().unwrap(), alpha);
             check(dtype, &s, &v, &run("LeakyReluGradient", &[&sign, &value], alpha).to_f64_vec().unwrap(), alpha);
         }

@@ -37,7 +37,7 @@ def fused_leaky_relu_gradient(y, dy, bias=None, alpha=0.2, scale=2**0.5, axis=1)
     return dx, dx.sum(axis=others)
 
 
-def up_fir_dn2d(x, kernel, up=(1, 1), down=(1, 1), pad=(0, 0, 0, 0), flip_kernel=False, gain=1.0):
+def upfirdn2d(x, kernel, up=(1, 1), down=(1, 1), pad=(0, 0, 0, 0), flip_kernel=False, gain=1.0):
     """Insert zeros, pad or crop, convolve, keep every down-th sample: each step as it is said.
 
     ``up`` and ``down`` are (x, y); ``pad`` is (x0, x1, y0, y1).
@@ -71,7 +71,7 @@ def _pad(planes, axis, before, after):
     return planes[tuple(keep)]
 
 
-def up_fir_dn2d_gradient(dy, kernel, x, **arguments):
+def upfirdn2d_gradient(dy, kernel, x, **arguments):
     """The transpose of the linear map x -> y, column by column."""
     dy = dy.astype(np.float64)
     *leading, height, width = x.shape
@@ -81,12 +81,12 @@ def up_fir_dn2d_gradient(dy, kernel, x, **arguments):
         for j in range(width):
             basis = np.zeros((height, width))
             basis[i, j] = 1.0
-            column = up_fir_dn2d(basis, kernel, **arguments)
+            column = upfirdn2d(basis, kernel, **arguments)
             dx[i, j] = np.einsum("pij,ij->p", planes, column)
     return dx.transpose(2, 0, 1).reshape(x.shape)
 
 
-def up_fir_dn2d_kernel_gradient(x, dy, kernel, up=(1, 1), down=(1, 1), pad=(0, 0, 0, 0), flip_kernel=False, gain=1.0):
+def upfirdn2d_kernel_gradient(x, dy, kernel, up=(1, 1), down=(1, 1), pad=(0, 0, 0, 0), flip_kernel=False, gain=1.0):
     """The transpose of the linear map kernel -> y: each tap is the product sum of dy with what the tap met."""
     result = np.zeros(kernel.shape)
     planes = dy.astype(np.float64).reshape(-1, *dy.shape[-2:])

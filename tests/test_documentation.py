@@ -114,10 +114,34 @@ def test_links_to_files_have_one(page):
     assert not missing
 
 
+GROUPS = ["Use", "Understand", "Build"]
+
+
+def navigation() -> dict[str, list[tuple[str, str]]]:
+    """Give the titles and files of the pages of each group of the site."""
+    text = (ROOT / "mkdocs.yml").read_text(encoding="utf-8").partition("\nnav:\n")[2]
+    parts = re.split(r"^  - (\w+):\n", text, flags=re.MULTILINE)
+    assert parts[0] == "  - Home: index.md\n"
+    pages = [re.findall(r"^      - (.+): ([\w-]+\.md)$", part, re.MULTILINE) for part in parts[2::2]]
+    return dict(zip(parts[1::2], pages, strict=True))
+
+
 def test_every_page_is_in_the_navigation():
-    navigation = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
-    named = set(re.findall(r"^\s*- .*?: ([\w-]+\.md)$", navigation, re.MULTILINE))
-    assert named == {page.name for page in (ROOT / "docs").glob("*.md")}
+    assert list(navigation()) == GROUPS
+    named = [page for pages in navigation().values() for _, page in pages]
+    assert sorted([*named, "index.md"]) == sorted(page.name for page in (ROOT / "docs").glob("*.md"))
+
+
+@pytest.mark.parametrize("group", GROUPS)
+def test_the_lists_of_pages_are_one_list(group):
+    """The navigation, the first page and the README name the same pages in the same order by the same titles."""
+    index = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
+    section = re.split(rf"^## {group}$", index, flags=re.MULTILINE)[1].partition("\n## ")[0]
+    assert re.findall(r"\| \[(.+?)\]\(([\w-]+\.md)\) \|", section) == navigation()[group]
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    paragraph = re.split(rf"^\*\*{group}\*\*: ", readme, flags=re.MULTILINE)[1].partition("\n\n")[0]
+    links = re.findall(rf"\[(.+?)\]\({REPOSITORY.pattern}docs/([\w-]+\.md)\)", paragraph)
+    assert links == navigation()[group]
 
 
 def test_the_performance_page_is_what_its_figures_give():

@@ -1,115 +1,25 @@
 //! UpFirDn2d and its gradients against a slow float64 definition, at every level of the processor, for
 //! every element type, layout and number of threads.
 
-use firelu::devices::cpu::features::Level;
 use firelu::devices::cpu::parallel::with_threads;
-use firelu::operators::upfirdn2d::params::{Axis, Geometry};
-use firelu::{DType, Element, Shape, Tensor, TensorType, UpFirDn2dArgs, registry, with_element};
+use firelu::{DType, Shape, Tensor, UpFirDn2dArgs, registry};
+use firelu_filters::axis::{Axis, Geometry};
+use firelu_test_support::layouts::Layout;
+use firelu_test_support::levels::every_level;
+use firelu_test_support::numbers::Numbers;
+use firelu_test_support::references::{round_to, rounding};
+use firelu_test_support::strategies::dtypes;
+use firelu_test_support::tensors::place;
 use proptest::prelude::*;
-use std::sync::{Mutex, MutexGuard};
 
-/// The level is the process's: tests that set it take turns.
-static TURN: Mutex<()> = Mutex::new(());
+const LAYOUTS: [Layout; 3] = [Layout::RowMajor, Layout::ChannelsLast, Layout::Scattered];
 
-fn at_every_level(mut body: impl FnMut(Level)) {
-    let _turn: MutexGuard<'_, ()> = TURN.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-    for &level in Level::available() {
-        Level::set_current(level).unwrap();
-        body(level);
-    }
-}
-
-/// Numbers that look random and have few digits, so that every type holds them.
 fn values(count: usize, seed: u64) -> Vec<f64> {
-    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-    let mut next = || {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        ((state >> 40) % 257) as f64 / 64.0 - 2.0
-    };
-    (0..count).map(|_| next()).collect()
+    Numbers::new(seed).list(count, Numbers::next_of_few_digits)
 }
 
-fn round_to(dtype: DType, value: f64) -> f64 {
-    use firelu::core::dtype::Compute;
-    with_element!(dtype, T => {
-        let value = <T as Element>::from_compute(<T as Element>::Compute::from_f64(value));
-        value.to_compute().to_f64()
-    })
-}
-
-/// How a test tensor lies in memory.
-#[derive(Debug, Clone, Copy, PartialEq)]
-enum Memory {
-    RowMajor,
-    ChannelsLast,
-    /// Every second column, rows reversed, planes in exchanged order, one byte off alignment.
-    Strange,
-}
-
-fn tensor(shape: &[usize], dtype: DType, data: &[f64], memory: Memory) -> Tensor {
-    use firelu::core::dtype::Compute;
-    let size = dtype.size();
-    let kind = TensorType::new(shape, dtype);
-    let (strides, offset, bytes): (Vec<isize>, usize, usize) = match memory {
-        Memory::RowMajor => (kind.shape.row_major_strides(dtype).to_vec(), 0, kind.bytes()),
-        Memory::ChannelsLast => {
-            let like: Vec<isize> = match shape {
-                [n, c, h, w] => [*c * *h * *w * *n, 1, *w * *c, *c].iter().map(|&s| s as isize).collect(),
-                _ => kind.shape.row_major_strides(dtype).to_vec(),
-            };
-            (kind.shape.strides_like(&like, dtype).to_vec(), 0, kind.bytes())
-        }
-        Memory::Strange => {
-            let (mut strides, mut step) = (vec![0isize; shape.len()], 2 * size as isize + 1);
-            let mut order: Vec<usize> = (0..shape.len()).rev().collect();
-            let dims = order.len();
-            order[2..dims].reverse();
-            for &d in &order {
-                strides[d] = step;
-                step *= shape[d].max(1) as isize;
-            }
-            let row = shape.len() - 2;
-            let offset = 1 + strides[row] as usize * shape[row].saturating_sub(1);
-            strides[row] = -strides[row];
-            (strides, offset, step as usize + size + 1)
-        }
-    };
-    let mut raw = vec![0u8; bytes];
-    let mut index = vec![0; shape.len()];
-    for &value in data {
-        let at = offset as isize
-            + index.iter().zip(&strides).map(|(&i, &s): (&usize, &isize)| i as isize * s).sum::<isize>();
-        with_element!(dtype, T => {
-            let element = <T as Element>::from_compute(<T as Element>::Compute::from_f64(value));
-            // SAFETY: the offset lies inside `raw` for every index of the shape.
-            unsafe { raw.as_mut_ptr().offset(at).cast::<T>().write_unaligned(element) };
-        });
-        for (i, &n) in index.iter_mut().zip(shape).rev() {
-            *i += 1;
-            if *i < n {
-                break;
-            }
-            *i = 0;
-        }
-    }
-    let storage = std::sync::Arc::new(Bytes(raw));
-    Tensor::from_storage(storage, offset, kind, strides.as_slice().into()).unwrap()
-}
-
-struct Bytes(Vec<u8>);
-
-impl firelu::core::tensor::Storage for Bytes {
-    fn pointer(&self) -> *mut u8 {
-        self.0.as_ptr().cast_mut()
-    }
-    fn bytes(&self) -> usize {
-        self.0.len()
-    }
-    fn device(&self) -> firelu::Device {
-        firelu::Device::Cpu
-    }
+fn tensor(shape: &[usize], dtype: DType, values: &[f64], layout: Layout) -> Tensor {
+    place(dtype, shape, layout, values, &mut Numbers::new(0))
 }
 
 /// Calls `visit(output, input, tap)` for every product along one direction.
@@ -134,7 +44,7 @@ struct Case {
 
 impl Case {
     fn new(args: UpFirDn2dArgs, shape: &[usize], kernel: [usize; 2]) -> Option<Self> {
-        let geometry = Geometry::new("test", &args, &shape.into(), &kernel.into()).ok()?;
+        let geometry = args.geometry("test", &shape.into(), &kernel.into()).ok()?;
         let output = geometry.output_shape(&shape.into());
         Some(Case { args, shape: shape.to_vec(), kernel, geometry, output })
     }
@@ -167,36 +77,27 @@ impl Case {
     }
 }
 
-fn unit(dtype: DType) -> f64 {
-    match dtype {
-        DType::Float64 => 2f64.powi(-53),
-        DType::Float32 => 2f64.powi(-24),
-        DType::Float16 => 2f64.powi(-11),
-        DType::BFloat16 => 2f64.powi(-8),
-    }
-}
-
 /// Within `n + 4` roundings of the sum of magnitudes in `compute`, and one rounding to a narrower result.
 fn check_close(name: &str, compute: DType, terms: f64, got: &Tensor, expected: &[f64], magnitude: &[f64]) {
     let dtype = got.dtype();
     let got = got.to_f64_vec().unwrap();
     assert_eq!(got.len(), expected.len(), "{name}");
     for (at, ((&got, &expected), &magnitude)) in got.iter().zip(expected).zip(magnitude).enumerate() {
-        let sum = (terms + 4.0) * unit(compute) * magnitude;
+        let sum = (terms + 4.0) * rounding(compute) * magnitude;
         // Below the normal range a float16 has a fixed spacing.
-        let rounding = if dtype < compute { (expected.abs() + sum) * unit(dtype) + 2f64.powi(-25) } else { 0.0 };
+        let last = if dtype < compute { (expected.abs() + sum) * rounding(dtype) + 2f64.powi(-25) } else { 0.0 };
         let error = (got - expected).abs();
         let overflows = got.is_infinite() && dtype == DType::Float16 && expected.abs() + sum >= 65504.0;
         assert!(
-            error <= sum + rounding || overflows,
+            error <= sum + last || overflows,
             "{name} {dtype} at {at}: {got} instead of {expected}, {error:e} > {:e}",
-            sum + rounding
+            sum + last
         );
     }
 }
 
 /// All three operators against the definition.
-fn check(case: &Case, dtype: DType, memory: Memory, separable: bool, seed: u64) {
+fn check(case: &Case, dtype: DType, layout: Layout, separable: bool, seed: u64) {
     let taps = case.kernel[0] * case.kernel[1];
     let inputs: usize = case.geometry.x.input as usize * case.geometry.y.input as usize;
     let outputs: usize = case.geometry.x.output as usize * case.geometry.y.output as usize;
@@ -225,12 +126,12 @@ fn check(case: &Case, dtype: DType, memory: Memory, separable: bool, seed: u64) 
             dk_size[t] += (x[i] * dy[o] * case.args.gain).abs();
         });
     }
-    let x = tensor(&case.shape, dtype, &x, memory);
-    let dy = tensor(&case.output, dtype, &dy, memory);
-    let k = tensor(&case.kernel, kernel_type, &k, if memory == Memory::Strange { memory } else { Memory::RowMajor });
-    at_every_level(|level| {
+    let x = tensor(&case.shape, dtype, &x, layout);
+    let dy = tensor(&case.output, dtype, &dy, layout);
+    let k = tensor(&case.kernel, kernel_type, &k, if layout == Layout::Scattered { layout } else { Layout::RowMajor });
+    for level in every_level() {
         let name = |operator: &str| {
-            format!("{operator} {level} {memory:?} {:?} {:?} {:?}", case.args, case.shape, case.kernel)
+            format!("{operator} {level} {layout:?} {:?} {:?} {:?}", case.args, case.shape, case.kernel)
         };
         let got = case.run("UpFirDn2d", &[&x, &k]);
         check_close(&name("forward"), dtype.compute(), case.terms(), &got, &y, &y_size);
@@ -239,7 +140,7 @@ fn check(case: &Case, dtype: DType, memory: Memory, separable: bool, seed: u64) 
         // A register adds up fewer than 256 products before float64 takes over.
         let got = case.run("UpFirDn2dKernelGradient", &[&x, &dy, &k]);
         check_close(&name("kernel gradient"), dtype.compute(), 256.0, &got, &dk, &dk_size);
-    });
+    }
 }
 
 fn arguments() -> impl Strategy<Value = UpFirDn2dArgs> {
@@ -256,21 +157,17 @@ fn arguments() -> impl Strategy<Value = UpFirDn2dArgs> {
         })
 }
 
-fn memories() -> impl Strategy<Value = Memory> {
-    prop_oneof![Just(Memory::RowMajor), Just(Memory::ChannelsLast), Just(Memory::Strange)]
-}
-
 proptest! {
     #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
 
     #[test]
     fn random_arguments_agree_with_the_definition(
         args in arguments(), shape in (1usize..3, 1usize..11, 0usize..20, 0usize..60), taps in (1usize..8, 1usize..8),
-        dtype in prop::sample::select(DType::ALL.to_vec()), memory in memories(), separable in any::<bool>(), seed in 1u64..1 << 40,
+        dtype in dtypes(), layout in prop::sample::select(&LAYOUTS[..]), separable in any::<bool>(), seed in 1u64..1 << 40,
     ) {
         let (n, c, h, w) = shape;
         if let Some(case) = Case::new(args, &[n, c, h, w], [taps.0, taps.1]) {
-            check(&case, dtype, memory, separable, seed);
+            check(&case, dtype, layout, separable, seed);
         }
     }
 }
@@ -297,14 +194,14 @@ fn large_rows_and_long_kernels_agree_with_the_definition() {
     {
         let case = Case::new(args, &shape, kernel).unwrap();
         for separable in [true, false] {
-            check(&case, DType::Float32, Memory::RowMajor, separable, 4 * seed as u64 + 6);
+            check(&case, DType::Float32, Layout::RowMajor, separable, 4 * seed as u64 + 6);
         }
-        check(&case, DType::Float16, Memory::Strange, true, 4 * seed as u64 + 5);
+        check(&case, DType::Float16, Layout::Scattered, true, 4 * seed as u64 + 5);
     }
     let wide = Case::new(square(2, 1, (2, 1)), &[1, 70, 9, 130], [4, 4]).unwrap();
-    check(&wide, DType::Float32, Memory::ChannelsLast, true, 30);
+    check(&wide, DType::Float32, Layout::ChannelsLast, true, 30);
     let down = Case::new(square(1, 2, (1, 1)), &[2, 64, 20, 300], [4, 4]).unwrap();
-    check(&down, DType::BFloat16, Memory::ChannelsLast, true, 31);
+    check(&down, DType::BFloat16, Layout::ChannelsLast, true, 31);
 }
 
 /// The same bits for any number of threads, and for any layout of the same values.
@@ -324,14 +221,14 @@ fn bits_do_not_depend_on_threads_or_strides() {
             let full = values(kernel[0] * kernel[1], 6);
             let outer = |at: usize| column[at / kernel[1]] * full[at % kernel[1]];
             let k: Vec<f64> = if separable { (0..full.len()).map(outer).collect() } else { full.clone() };
-            let k = tensor(&kernel, DType::Float32, &k, Memory::RowMajor);
+            let k = tensor(&kernel, DType::Float32, &k, Layout::RowMajor);
             let x = values(shape.iter().product(), 1);
             let dy = values(case.output.elements(), 2);
-            at_every_level(|level| {
+            for level in every_level() {
                 let mut seen: Option<[Vec<f64>; 3]> = None;
-                for memory in [Memory::RowMajor, Memory::ChannelsLast, Memory::Strange] {
-                    let x = tensor(&shape, DType::Float32, &x, memory);
-                    let dy = tensor(&case.output, DType::Float32, &dy, memory);
+                for layout in LAYOUTS {
+                    let x = tensor(&shape, DType::Float32, &x, layout);
+                    let dy = tensor(&case.output, DType::Float32, &dy, layout);
                     let mut of_kernel: Option<Vec<f64>> = None;
                     for threads in [1, 2, 3, 8] {
                         let results = with_threads(threads, || {
@@ -343,20 +240,20 @@ fn bits_do_not_depend_on_threads_or_strides() {
                         })
                         .map(|tensor| tensor.to_f64_vec().unwrap());
                         let first = seen.get_or_insert_with(|| results.clone());
-                        assert!(first[0] == results[0], "forward {level} {memory:?} {threads}");
-                        assert!(first[1] == results[1], "gradient {level} {memory:?} {threads}");
+                        assert!(first[0] == results[0], "forward {level} {layout:?} {threads}");
+                        assert!(first[1] == results[1], "gradient {level} {layout:?} {threads}");
                         let first = of_kernel.get_or_insert_with(|| results[2].clone());
-                        assert!(*first == results[2], "kernel gradient {level} {memory:?} {threads}");
+                        assert!(*first == results[2], "kernel gradient {level} {layout:?} {threads}");
                     }
                 }
-            });
+            }
         }
     }
 }
 
 #[test]
 fn zero_sizes_work() {
-    at_every_level(|_| {
+    for _ in every_level() {
         for (shape, args, output) in [
             ([0, 3, 8, 8], square(1, 1, (2, 1)), [0, 3, 8, 8]),
             ([2, 0, 8, 8], square(2, 1, (2, 1)), [2, 0, 16, 16]),
@@ -364,21 +261,21 @@ fn zero_sizes_work() {
             ([1, 2, 0, 0], square(1, 1, (4, 3)), [1, 2, 4, 4]),
         ] {
             let case = Case::new(args, &shape, [4, 4]).unwrap();
-            let x = tensor(&shape, DType::Float32, &values(shape.iter().product(), 1), Memory::RowMajor);
-            let k = tensor(&[4, 4], DType::Float32, &values(16, 2), Memory::RowMajor);
+            let x = tensor(&shape, DType::Float32, &values(shape.iter().product(), 1), Layout::RowMajor);
+            let k = tensor(&[4, 4], DType::Float32, &values(16, 2), Layout::RowMajor);
             let y = case.run("UpFirDn2d", &[&x, &k]);
             assert_eq!(y.shape()[..], output);
             assert!(y.to_f64_vec().unwrap().iter().all(|&value| value == 0.0) || x.shape().elements() > 0);
             assert_eq!(case.run("UpFirDn2dGradient", &[&y, &k, &x]).shape()[..], shape);
             assert_eq!(case.run("UpFirDn2dKernelGradient", &[&x, &y, &k]).to_f64_vec().unwrap(), [0.0; 16]);
         }
-    });
+    }
 }
 
 /// A value that is not finite reaches the outputs that use it, and no other.
 #[test]
 fn infinities_stay_where_they_belong() {
-    at_every_level(|level| {
+    for level in every_level() {
         for (args, kernel) in
             [(square(1, 1, (2, 1)), [4, 4]), (square(2, 1, (1, 1)), [3, 3]), (square(1, 2, (1, 1)), [2, 2])]
         {
@@ -391,14 +288,14 @@ fn infinities_stay_where_they_belong() {
                 case.visit(|o, i, _| touched[o] |= !x[i].is_finite());
                 let mut k = vec![1.0; kernel[0] * kernel[1]];
                 k[0] = if separable { 1.0 } else { 2.0 };
-                let k = tensor(&kernel, DType::Float32, &k, Memory::RowMajor);
-                let y = case.run("UpFirDn2d", &[&tensor(&shape, DType::Float32, &x, Memory::RowMajor), &k]);
+                let k = tensor(&kernel, DType::Float32, &k, Layout::RowMajor);
+                let y = case.run("UpFirDn2d", &[&tensor(&shape, DType::Float32, &x, Layout::RowMajor), &k]);
                 for (value, touched) in y.to_f64_vec().unwrap().into_iter().zip(touched) {
                     assert_eq!(value.is_finite(), !touched, "{level} {args:?}");
                 }
             }
         }
-    });
+    }
 }
 
 /// Calls larger than the caches stream their output past them: the same bits as plane by plane.
@@ -407,23 +304,23 @@ fn streamed_outputs_have_the_same_bits() {
     let plane = [512, 509];
     let planes = firelu::devices::cpu::features::last_level_cache() / (plane[0] * plane[1] * 8) + 2;
     let x = values(planes * plane[0] * plane[1], 3);
-    let whole = tensor(&[planes, plane[0], plane[1]], DType::Float32, &x, Memory::RowMajor);
+    let whole = tensor(&[planes, plane[0], plane[1]], DType::Float32, &x, Layout::RowMajor);
     for (args, separable) in [(square(1, 1, (2, 1)), true), (square(1, 1, (1, 1)), false), (square(2, 1, (1, 1)), true)]
     {
         let mut k = values(16, 4);
         if separable {
             k = (0..16).map(|at| k[at / 4] * k[at % 4]).collect();
         }
-        let k = tensor(&[4, 4], DType::Float32, &k, Memory::RowMajor);
+        let k = tensor(&[4, 4], DType::Float32, &k, Layout::RowMajor);
         let (all, one) = (Case::new(args, whole.shape(), [4, 4]).unwrap(), Case::new(args, &plane, [4, 4]).unwrap());
-        at_every_level(|level| {
+        for level in every_level() {
             let streamed = all.run("UpFirDn2d", &[&whole, &k]).to_vec::<f32>().unwrap();
             for (index, streamed) in streamed.chunks_exact(one.output.elements()).enumerate() {
                 let from = index * plane[0] * plane[1];
-                let x = tensor(&plane, DType::Float32, &x[from..from + plane[0] * plane[1]], Memory::RowMajor);
+                let x = tensor(&plane, DType::Float32, &x[from..from + plane[0] * plane[1]], Layout::RowMajor);
                 let cached = one.run("UpFirDn2d", &[&x, &k]).to_vec::<f32>().unwrap();
                 assert!(cached == streamed, "{level} {args:?} plane {index}");
             }
-        });
+        }
     }
 }

@@ -2,27 +2,17 @@
 
 use firelu::core::dtype::Compute;
 use firelu::devices::copy;
-use firelu::{ArgValue, DType, Device, Element, Shape, Strides, Tensor, TensorType, registry, with_element};
+use firelu::{ArgValue, DType, Device, Element, Tensor, TensorType, registry, with_element};
+use firelu_test_support::layouts::{Layout, Placement};
+use firelu_test_support::numbers::Numbers;
+use firelu_test_support::references::round_to;
 
 pub const GPU: Device = Device::Cuda(0);
 
 /// Numbers that look random, zeros of both signs among them, rounded to the type.
 pub fn values(count: usize, seed: u64, dtype: DType) -> Vec<f64> {
-    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-    let mut next = move || {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        match state >> 59 {
-            0 => 0.0,
-            1 => -0.0,
-            _ => ((state >> 20) % (1 << 24)) as f64 / (1 << 22) as f64 - 2.0,
-        }
-    };
-    with_element!(dtype, T => {
-        let round = |value| T::from_compute(<T as Element>::Compute::from_f64(value)).to_compute().to_f64();
-        (0..count).map(|_| round(next())).collect()
-    })
+    let next = |numbers: &mut Numbers| round_to(dtype, numbers.next_signed_zero_or_number());
+    Numbers::new(seed).list(count, next)
 }
 
 pub fn tensor(shape: &[usize], values: &[f64], dtype: DType) -> Tensor {
@@ -32,67 +22,24 @@ pub fn tensor(shape: &[usize], values: &[f64], dtype: DType) -> Tensor {
     })
 }
 
-/// How a tensor lies in memory.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Lay {
-    RowMajor,
-    /// The second dimension innermost.
-    ChannelsLast,
-    /// Every second element of each dimension of a larger array.
-    Sliced,
-    /// Backwards along the last dimension.
-    Reversed,
-    /// One element after a vector's boundary.
-    Shifted,
-}
-
-pub const LAYS: [Lay; 5] = [Lay::RowMajor, Lay::ChannelsLast, Lay::Sliced, Lay::Reversed, Lay::Shifted];
+pub const LAYOUTS: [Layout; 5] =
+    [Layout::RowMajor, Layout::ChannelsLast, Layout::Sliced, Layout::Reversed, Layout::Shifted];
 
 /// The same random tensor on the CPU and on the device.
-pub fn pair(shape: &[usize], lay: Lay, dtype: DType, seed: u64) -> [Tensor; 2] {
-    pair_of(shape, lay, dtype, |count| values(count, seed, dtype))
+pub fn pair(shape: &[usize], layout: Layout, dtype: DType, seed: u64) -> [Tensor; 2] {
+    pair_of(shape, layout, dtype, |count| values(count, seed, dtype))
 }
 
 /// A tensor on the CPU and on the device, of numbers that the type holds, as many as its memory has room for.
-pub fn pair_of(shape: &[usize], lay: Lay, dtype: DType, numbers: impl Fn(usize) -> Vec<f64>) -> [Tensor; 2] {
-    let size = dtype.size() as isize;
-    let elements: usize = shape.iter().product();
-    let kind = TensorType::new(shape, dtype);
-    let row_major = kind.shape.row_major_strides(dtype);
-    let (room, offset, strides): (usize, isize, Strides) = match lay {
-        Lay::RowMajor => (elements, 0, row_major),
-        Lay::Shifted => (elements + 1, size, row_major),
-        Lay::ChannelsLast if shape.len() >= 3 => {
-            let mut order: Vec<usize> = (0..shape.len()).collect();
-            let channels = order.remove(1);
-            order.push(channels);
-            let mut strides = row_major;
-            let mut step = size;
-            for &d in order.iter().rev() {
-                strides[d] = step;
-                step *= shape[d] as isize;
-            }
-            (elements, 0, strides)
-        }
-        Lay::ChannelsLast => (elements, 0, row_major),
-        Lay::Sliced => {
-            let larger: Shape = shape.iter().map(|n| 2 * n).collect();
-            let strides = larger.row_major_strides(dtype).iter().map(|stride| 2 * stride).collect();
-            (larger.elements().max(1), 0, strides)
-        }
-        Lay::Reversed => {
-            let mut strides = row_major;
-            let last = shape.len().saturating_sub(1);
-            let length = shape.last().copied().unwrap_or(1) as isize;
-            if let Some(stride) = strides.get_mut(last) {
-                *stride = -size;
-            }
-            (elements, if elements == 0 { 0 } else { (length - 1) * size }, strides)
-        }
-    };
+pub fn pair_of(shape: &[usize], layout: Layout, dtype: DType, numbers: impl Fn(usize) -> Vec<f64>) -> [Tensor; 2] {
+    // Without rows there is nothing that channels could lie within.
+    let layout = if layout == Layout::ChannelsLast && shape.len() < 3 { Layout::RowMajor } else { layout };
+    let Placement { strides, first, bytes } = layout.placement(shape, dtype, &mut Numbers::new(0));
+    let room = bytes / dtype.size();
     let flat = tensor(&[room], &numbers(room), dtype);
     [flat.clone(), copy(&flat, GPU).unwrap()].map(|flat| {
-        Tensor::from_storage(flat.storage().clone(), offset as usize, kind.clone(), strides.clone()).unwrap()
+        let kind = TensorType::new(shape, dtype);
+        Tensor::from_storage(flat.storage().clone(), first, kind, strides.clone()).unwrap()
     })
 }
 

@@ -3,9 +3,11 @@
 
 use std::fmt;
 
-use super::common::operands::{GPU, Lay, float, pair, pair_of, same_bits, tensor};
+use super::common::operands::{GPU, float, pair, pair_of, same_bits, tensor};
 use firelu::devices::{allocate, copy};
 use firelu::{ArgValue, Call, DType, Device, Result, Strides, Tensor, TensorType, TensorView, TensorViewMut, registry};
+use firelu_test_support::layouts::Layout;
+use firelu_test_support::numbers::Numbers;
 
 /// An operator with operands on both devices, and what the CPU says.
 pub struct Case {
@@ -80,92 +82,85 @@ impl fmt::Display for Case {
     }
 }
 
-pub const LAYS: [Lay; 4] = [Lay::RowMajor, Lay::ChannelsLast, Lay::Sliced, Lay::Shifted];
+pub const LAYOUTS: [Layout; 4] = [Layout::RowMajor, Layout::ChannelsLast, Layout::Sliced, Layout::Shifted];
 
 /// Whole numbers from -3 to 3 without zero.
 pub fn whole(count: usize, seed: u64) -> Vec<f64> {
-    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-    let next = || {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        [-3.0, -2.0, -1.0, 1.0, 2.0, 3.0][(state >> 33) as usize % 6]
-    };
-    std::iter::repeat_with(next).take(count).collect()
+    Numbers::new(seed).list(count, Numbers::next_whole)
 }
 
-pub fn exact(shape: &[usize], lay: Lay, dtype: DType, seed: u64) -> [Tensor; 2] {
-    pair_of(shape, lay, dtype, |count| whole(count, seed))
+pub fn exact(shape: &[usize], layout: Layout, dtype: DType, seed: u64) -> [Tensor; 2] {
+    pair_of(shape, layout, dtype, |count| whole(count, seed))
 }
 
 pub fn elementwise(dtype: DType) -> Vec<Case> {
     let mut cases = Vec::new();
     for shape in [&[3, 5][..], &[1030], &[4130], &[2, 8, 5, 6], &[1, 2, 33, 65], &[2, 3, 32, 64]] {
-        for lay in LAYS {
-            cases.extend(maps(shape, lay, dtype));
-            cases.extend(maps(shape, lay, dtype).into_iter().take(1).map(Case::of_copies));
-            cases.extend(sums(shape, lay, &[11], dtype));
-            cases.extend(fused(shape, lay, dtype));
+        for layout in LAYOUTS {
+            cases.extend(maps(shape, layout, dtype));
+            cases.extend(maps(shape, layout, dtype).into_iter().take(1).map(Case::of_copies));
+            cases.extend(sums(shape, layout, &[11], dtype));
+            cases.extend(fused(shape, layout, dtype));
             let axes: Vec<usize> = (0..shape.len()).filter(|&axis| axis != 1).collect();
-            cases.extend([reduced(shape, lay, &axes, dtype)]);
+            cases.extend([reduced(shape, layout, &axes, dtype)]);
         }
     }
     // Every rank that a kernel takes, of dimensions that cannot be merged, reduced over some of them.
     for rank in 1..=8 {
         let shape: Vec<usize> = (0..rank).map(|axis| 2 + axis % 2).collect();
-        cases.extend(maps(&shape, Lay::Sliced, dtype));
-        cases.extend(maps(&shape, Lay::Sliced, dtype).into_iter().take(1).map(Case::of_copies));
-        cases.extend(sums(&shape, Lay::Sliced, &[1, 2, 3], dtype));
-        cases.extend(fused(&shape, Lay::Sliced, dtype));
+        cases.extend(maps(&shape, Layout::Sliced, dtype));
+        cases.extend(maps(&shape, Layout::Sliced, dtype).into_iter().take(1).map(Case::of_copies));
+        cases.extend(sums(&shape, Layout::Sliced, &[1, 2, 3], dtype));
+        cases.extend(fused(&shape, Layout::Sliced, dtype));
         for axes in [(0..rank).collect::<Vec<_>>(), (0..rank).step_by(2).collect(), (1..rank).collect(), vec![rank - 1]]
         {
-            cases.extend([reduced(&shape, Lay::Sliced, &axes, dtype)]);
+            cases.extend([reduced(&shape, Layout::Sliced, &axes, dtype)]);
         }
         // Long sums: one block for each, of several rounds and of several chunks.
         let long: Vec<usize> = [50, 11].into_iter().chain(shape).take(rank.max(2)).collect();
         let axes: Vec<usize> = (0..long.len()).filter(|&axis| axis != 1).collect();
-        cases.extend([reduced(&long, Lay::Sliced, &axes, dtype), reduced(&long, Lay::Sliced, &[0], dtype)]);
-        cases.extend([reduced(&[vec![9000, 2], vec![1; rank - 1]].concat(), Lay::Sliced, &[0], dtype)]);
+        cases.extend([reduced(&long, Layout::Sliced, &axes, dtype), reduced(&long, Layout::Sliced, &[0], dtype)]);
+        cases.extend([reduced(&[vec![9000, 2], vec![1; rank - 1]].concat(), Layout::Sliced, &[0], dtype)]);
     }
-    cases.extend(fused(&[2; 9], Lay::Sliced, dtype));
+    cases.extend(fused(&[2; 9], Layout::Sliced, dtype));
     // Short sums of as many dimensions as they can have, of one term and of none, and long ones for outputs of every rank.
-    cases.extend([6, 7].map(|rank| reduced(&vec![2; rank], Lay::Sliced, &Vec::from_iter(0..rank), dtype)));
-    cases.push(reduced(&[2; 8], Lay::Sliced, &Vec::from_iter(1..8), dtype));
-    cases.push(reduced(&[2; 9], Lay::Sliced, &[8], dtype));
-    cases.extend([0, 1].map(|length| reduced(&[3, length], Lay::Sliced, &[1], dtype)));
+    cases.extend([6, 7].map(|rank| reduced(&vec![2; rank], Layout::Sliced, &Vec::from_iter(0..rank), dtype)));
+    cases.push(reduced(&[2; 8], Layout::Sliced, &Vec::from_iter(1..8), dtype));
+    cases.push(reduced(&[2; 9], Layout::Sliced, &[8], dtype));
+    cases.extend([0, 1].map(|length| reduced(&[3, length], Layout::Sliced, &[1], dtype)));
     for rank in 1..=8 {
-        cases.push(reduced(&[vec![2; rank], vec![129]].concat(), Lay::Sliced, &[rank], dtype));
+        cases.push(reduced(&[vec![2; rank], vec![129]].concat(), Layout::Sliced, &[rank], dtype));
     }
     // Zeros whose sign tells whether they were added to anything.
-    let zeros = pair_of(&[7], Lay::RowMajor, dtype, |count| vec![-0.0; count]);
+    let zeros = pair_of(&[7], Layout::RowMajor, dtype, |count| vec![-0.0; count]);
     cases.push(Case::new("Sum", vec![Some(zeros)], vec![]));
-    cases.extend(fused(&[9, 2, 1000], Lay::Sliced, dtype));
+    cases.extend(fused(&[9, 2, 1000], Layout::Sliced, dtype));
     // Sums of vectors and of what is left of one, of as many operands as one launch takes and of more.
     for count in [1, 2, 3, 4, 5, 6, 7, 1027] {
-        cases.extend(sums(&[count], Lay::RowMajor, &[1, 2, 3, 4, 5, 6, 7, 8, 9, 16, 17], dtype));
+        cases.extend(sums(&[count], Layout::RowMajor, &[1, 2, 3, 4, 5, 6, 7, 8, 9, 16, 17], dtype));
     }
     // Planes of one block and of two, whole and one vector short of whole or past it.
     let lanes = 16 / dtype.size();
     for vectors in [128, 129, 255, 256, 257, 511, 512, 513, 1023, 1024, 1025] {
-        cases.extend(fused(&[2, 3, 1, vectors * lanes], Lay::RowMajor, dtype));
+        cases.extend(fused(&[2, 3, 1, vectors * lanes], Layout::RowMajor, dtype));
     }
     // Channels side by side: few and many, in groups whole and not, over rows whole and not.
     for vectors in [1, 2, 3, 8, 9, 16] {
         for rows in [1, 31, 32, 96, 256, 512, 513, 515] {
-            cases.extend(fused(&[1, vectors * lanes, 1, rows], Lay::ChannelsLast, dtype));
+            cases.extend(fused(&[1, vectors * lanes, 1, rows], Layout::ChannelsLast, dtype));
         }
     }
     for (vectors, rows) in [(9, 8197), (9, 8224), (16, 8197)] {
-        cases.extend(fused(&[1, vectors * lanes, 1, rows], Lay::ChannelsLast, dtype));
+        cases.extend(fused(&[1, vectors * lanes, 1, rows], Layout::ChannelsLast, dtype));
     }
     // Channels that begin within a vector.
     for shape in [&[7, 3][..], &[40, 3, 5, 7], &[90, 2, 3], &[301, 5], &[1, 1, 1, 9], &[2, 1, 3]] {
-        cases.extend(fused(shape, Lay::RowMajor, dtype));
+        cases.extend(fused(shape, Layout::RowMajor, dtype));
     }
     let broadcast =
-        vec![Some(exact(&[3, 1, 4], Lay::RowMajor, dtype, 1)), Some(exact(&[2, 1], Lay::RowMajor, dtype, 2))];
+        vec![Some(exact(&[3, 1, 4], Layout::RowMajor, dtype, 1)), Some(exact(&[2, 1], Layout::RowMajor, dtype, 2))];
     cases.push(Case::new("Mul", broadcast, vec![]));
-    cases.push(reduced(&[20000], Lay::RowMajor, &[0], dtype));
+    cases.push(reduced(&[20000], Layout::RowMajor, &[0], dtype));
     // The one that takes long; kernels of the other types are those of float32.
     if dtype == DType::Float32 {
         cases.push(many_sums(dtype));
@@ -187,8 +182,8 @@ fn many_sums(dtype: DType) -> Case {
     Case::new("ReduceSum", vec![Some(x)], vec![("axes", axes), ("scale", float(0.75))])
 }
 
-fn maps(shape: &[usize], lay: Lay, dtype: DType) -> Vec<Case> {
-    let two = vec![Some(pair(shape, lay, dtype, 1)), Some(pair(shape, lay, dtype, 2))];
+fn maps(shape: &[usize], layout: Layout, dtype: DType) -> Vec<Case> {
+    let two = vec![Some(pair(shape, layout, dtype, 1)), Some(pair(shape, layout, dtype, 2))];
     let alpha = vec![("alpha", float(-0.5))];
     let mut cases = vec![
         Case::new("LeakyRelu", two[..1].to_vec(), alpha.clone()),
@@ -199,22 +194,22 @@ fn maps(shape: &[usize], lay: Lay, dtype: DType) -> Vec<Case> {
     cases
 }
 
-fn sums(shape: &[usize], lay: Lay, counts: &[u64], dtype: DType) -> Vec<Case> {
-    let of = |count: u64| (0..count).map(|seed| Some(pair(shape, lay, dtype, seed))).collect();
+fn sums(shape: &[usize], layout: Layout, counts: &[u64], dtype: DType) -> Vec<Case> {
+    let of = |count: u64| (0..count).map(|seed| Some(pair(shape, layout, dtype, seed))).collect();
     counts.iter().map(|&count| Case::new("Sum", of(count), vec![])).collect()
 }
 
 /// FusedLeakyRelu and its gradient with and without a bias, which is of the tensors' type or of that they are computed in.
-pub fn fused(shape: &[usize], lay: Lay, dtype: DType) -> Vec<Case> {
+pub fn fused(shape: &[usize], layout: Layout, dtype: DType) -> Vec<Case> {
     let mut cases = Vec::new();
     if shape.len() < 2 {
         return cases;
     }
     let args = vec![("alpha", float(-0.5)), ("scale", float(2.0))];
-    let [x, dy] = [1, 2].map(|seed| Some(exact(shape, lay, dtype, seed)));
+    let [x, dy] = [1, 2].map(|seed| Some(exact(shape, layout, dtype, seed)));
     let mut kinds = vec![dtype, dtype.compute()];
     kinds.dedup();
-    for bias in kinds.into_iter().map(|kind| Some(exact(&[shape[1]], Lay::RowMajor, kind, 3))).chain([None]) {
+    for bias in kinds.into_iter().map(|kind| Some(exact(&[shape[1]], Layout::RowMajor, kind, 3))).chain([None]) {
         cases.push(Case::new("FusedLeakyRelu", vec![x.clone(), bias.clone()], args.clone()));
         let gradient = || Case::new("FusedLeakyReluGradient", vec![x.clone(), dy.clone(), bias.clone()], args.clone());
         cases.extend([gradient(), gradient().without(0), gradient().without(1)]);
@@ -223,12 +218,12 @@ pub fn fused(shape: &[usize], lay: Lay, dtype: DType) -> Vec<Case> {
         }
     }
     // Where there is no gradient, -0 stands for it: a zero of the other sign would show.
-    let zeros = pair_of(&[shape[1]], Lay::RowMajor, dtype, |count| vec![-0.0; count]);
+    let zeros = pair_of(&[shape[1]], Layout::RowMajor, dtype, |count| vec![-0.0; count]);
     cases.push(Case::new("FusedLeakyReluGradient", vec![x, None, Some(zeros)], args));
     cases
 }
 
-pub fn reduced(shape: &[usize], lay: Lay, axes: &[usize], dtype: DType) -> Case {
+pub fn reduced(shape: &[usize], layout: Layout, axes: &[usize], dtype: DType) -> Case {
     let axes = ArgValue::Ints(axes.iter().map(|&axis| axis as i64).collect());
-    Case::new("ReduceSum", vec![Some(exact(shape, lay, dtype, 1))], vec![("axes", axes), ("scale", float(0.75))])
+    Case::new("ReduceSum", vec![Some(exact(shape, layout, dtype, 1))], vec![("axes", axes), ("scale", float(0.75))])
 }

@@ -1,9 +1,10 @@
 //! Calls of filters that together reach every guard of their kernels.
 
-use super::cases::{Case, LAYS, exact, fused, reduced, whole};
-use super::common::operands::{GPU, Lay, float, pair_of, tensor};
+use super::cases::{Case, LAYOUTS, exact, fused, reduced, whole};
+use super::common::operands::{GPU, float, pair_of, tensor};
 use firelu::devices::copy;
 use firelu::{ArgValue, DType, Tensor, registry};
+use firelu_test_support::layouts::Layout;
 
 /// Which filter: the products of powers of two, whose factors are powers of two; whole numbers; with an infinite tap.
 #[derive(Clone, Copy, PartialEq)]
@@ -115,8 +116,8 @@ impl Filter {
     }
 
     /// Forward, and both gradients where the filter is finite.
-    fn cases(&self, lay: Lay, kind: Taps, tap_type: DType, dtype: DType) -> Vec<Case> {
-        let (x, k) = (exact(&self.shape, lay, dtype, 1), taps(self.taps, kind, tap_type));
+    fn cases(&self, layout: Layout, kind: Taps, tap_type: DType, dtype: DType) -> Vec<Case> {
+        let (x, k) = (exact(&self.shape, layout, dtype, 1), taps(self.taps, kind, tap_type));
         let mut forward = Case::new("UpFirDn2d", vec![Some(x.clone()), Some(k.clone())], self.args());
         if kind == Taps::Infinite {
             let [x, k] = [&x[0], &k[0]].map(|tensor| tensor.to_f64_vec().unwrap());
@@ -126,7 +127,7 @@ impl Filter {
             return vec![forward];
         }
         let out = registry::run("UpFirDn2d", &[Some(&x[0]), Some(&k[0])], self.args()).unwrap();
-        let dy = Some(exact(out[0].shape(), lay, dtype, 5));
+        let dy = Some(exact(out[0].shape(), layout, dtype, 5));
         let inputs = vec![dy.clone(), Some(k.clone()), Some(x.clone())];
         let back = Case::new("UpFirDn2dGradient", inputs, self.args());
         vec![forward, back, Case::new("UpFirDn2dKernelGradient", vec![Some(x), dy, Some(k)], self.args())]
@@ -242,10 +243,10 @@ fn of_wide_tiles() -> Vec<Filter> {
 /// Every filter in every layout with every kind of taps.
 fn thoroughly(kinds: Vec<Filter>, dtype: DType) -> Vec<Case> {
     let mut cases = Vec::new();
-    for (filter, lay) in kinds.into_iter().flat_map(|filter| LAYS.map(|lay| (filter, lay))) {
+    for (filter, layout) in kinds.into_iter().flat_map(|filter| LAYOUTS.map(|layout| (filter, layout))) {
         for kind in [Taps::Outer, Taps::Full, Taps::Infinite] {
             let tap_type = if kind == Taps::Outer { dtype.compute() } else { dtype };
-            cases.extend(filter.cases(lay, kind, tap_type, dtype));
+            cases.extend(filter.cases(layout, kind, tap_type, dtype));
         }
     }
     cases
@@ -262,16 +263,19 @@ pub fn filters_of_four_taps(dtype: DType) -> Vec<Case> {
 /// Channels side by side, so many that a block has more pixels than threads for them.
 pub fn filters_of_many_channels(dtype: DType) -> Vec<Case> {
     let filter = Filter::new([20, 64 / dtype.size(), 20, 16], 4, 1, 1);
-    [Taps::Outer, Taps::Full].into_iter().flat_map(|kind| filter.cases(Lay::ChannelsLast, kind, dtype, dtype)).collect()
+    [Taps::Outer, Taps::Full]
+        .into_iter()
+        .flat_map(|kind| filter.cases(Layout::ChannelsLast, kind, dtype, dtype))
+        .collect()
 }
 
 /// Enough to reach every barrier: each filter in every layout with one kind of taps in turn.
 pub fn some_filters(dtype: DType) -> Vec<Case> {
     let mut cases = Vec::new();
     for (turn, filter) in of_any_factors().into_iter().chain(of_four_taps()).enumerate() {
-        for (place, lay) in LAYS.into_iter().enumerate() {
+        for (place, layout) in LAYOUTS.into_iter().enumerate() {
             let kind = [Taps::Outer, Taps::Full, Taps::Infinite][(turn + place) % 3];
-            cases.extend(filter.cases(lay, kind, dtype, dtype));
+            cases.extend(filter.cases(layout, kind, dtype, dtype));
         }
     }
     cases
@@ -283,12 +287,12 @@ pub fn sums_of_filters(dtype: DType) -> Vec<Case> {
     let mut cases = Vec::new();
     for planes in [255, 256, 257, 770, 1024, 2100] {
         let filter = Filter { taps: [2, 1], ..Filter::new([planes, 1, 2, 2], 2, 1, 1) };
-        cases.extend(filter.cases(Lay::RowMajor, Taps::Full, dtype, dtype));
+        cases.extend(filter.cases(Layout::RowMajor, Taps::Full, dtype, dtype));
     }
     let large = Filter { taps: [121, 123], pad: [[0; 2]; 2], ..Filter::new([1, 1, 122, 124], 1, 1, 1) };
-    cases.extend(large.cases(Lay::RowMajor, Taps::Full, dtype, dtype));
+    cases.extend(large.cases(Layout::RowMajor, Taps::Full, dtype, dtype));
     let long = Filter { down: [1, 1 << 30], ..Filter::new([1, 1, 9000, 3], 3, 1, 1) };
-    cases.extend(long.cases(Lay::RowMajor, Taps::Full, dtype, dtype));
+    cases.extend(long.cases(Layout::RowMajor, Taps::Full, dtype, dtype));
     cases.extend(infinities(dtype));
     cases
 }
@@ -301,11 +305,11 @@ fn infinities(dtype: DType) -> Vec<Case> {
     let pads = [[[1, 1], [1, 1]], [[1, 1], [1, -1]], [[1, -1], [1, 1]], [[-1, 1], [1, 1]], [[1, 1], [-1, 1]]];
     for ((up, down), pad) in factors.into_iter().flat_map(|factors| pads.map(|pad| (factors, pad))) {
         let filter = Filter { pad, ..Filter::new([1, 1, 18, 21], 3, up, down) };
-        let (x, k) = (exact(&filter.shape, Lay::RowMajor, dtype, 1), taps(filter.taps, Taps::Full, dtype));
+        let (x, k) = (exact(&filter.shape, Layout::RowMajor, dtype, 1), taps(filter.taps, Taps::Full, dtype));
         let out = registry::run("UpFirDn2d", &[Some(&x[0]), Some(&k[0])], filter.args()).unwrap();
-        let dy = exact(out[0].shape(), Lay::RowMajor, dtype, 5);
+        let dy = exact(out[0].shape(), Layout::RowMajor, dtype, 5);
         let with_infinity = |shape: &[usize], is_last: bool| {
-            pair_of(shape, Lay::RowMajor, dtype, |count| {
+            pair_of(shape, Layout::RowMajor, dtype, |count| {
                 let mut numbers = whole(count, 7);
                 numbers[if is_last { count - 1 } else { 0 }] = f64::INFINITY;
                 numbers
@@ -335,7 +339,7 @@ pub fn taps_of_filters(dtype: DType) -> Vec<Case> {
         for size in [3, 17] {
             for kind in [Taps::Outer, Taps::Full, Taps::Infinite] {
                 let filter = Filter::new([1, 1, 18, 20], size, 1, 1);
-                cases.extend(filter.cases(Lay::RowMajor, kind, tap_type, dtype));
+                cases.extend(filter.cases(Layout::RowMajor, kind, tap_type, dtype));
             }
         }
     }
@@ -379,7 +383,7 @@ fn impulse(rows: &[Vec<f64>], dtype: DType) -> Case {
     let size = [rows.len(), rows[0].len()];
     let pad = size.map(|size| [size as i64 - 1; 2]);
     let filter = Filter { taps: size, pad, ..Filter::new([1, 1, 1, 1], 1, 1, 1) };
-    let x = pair_of(&filter.shape, Lay::RowMajor, dtype, |count| vec![1.0; count]);
+    let x = pair_of(&filter.shape, Layout::RowMajor, dtype, |count| vec![1.0; count]);
     let k = tensor(&size, &rows.concat(), dtype.compute());
     let k = [k.clone(), copy(&k, GPU).unwrap()];
     Case::new("UpFirDn2d", vec![Some(x), Some(k)], filter.args())
@@ -390,9 +394,9 @@ pub fn of_other_types(dtype: DType) -> Vec<Case> {
     let others = DType::ALL.into_iter().filter(|&other| other != dtype);
     others
         .flat_map(|other| {
-            let mut cases = fused(&[2, 3, 32, 64], Lay::RowMajor, other);
-            cases.push(reduced(&[20000], Lay::RowMajor, &[0], other));
-            cases.extend(Filter::new([1, 2, 18, 20], 3, 1, 1).cases(Lay::RowMajor, Taps::Full, other, other));
+            let mut cases = fused(&[2, 3, 32, 64], Layout::RowMajor, other);
+            cases.push(reduced(&[20000], Layout::RowMajor, &[0], other));
+            cases.extend(Filter::new([1, 2, 18, 20], 3, 1, 1).cases(Layout::RowMajor, Taps::Full, other, other));
             cases
         })
         .collect()

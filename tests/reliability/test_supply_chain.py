@@ -85,13 +85,15 @@ def test_licences_and_sources_of_all_crates():
 def test_every_dependency_is_locked_and_has_its_reason():
     manifest = (ROOT / "Cargo.toml").read_text()
     lock = (ROOT / "Cargo.lock").read_text()
-    tables = re.findall(r"^\[(?:workspace\.|target\..*\.)?(?:dev-)?dependencies\]\n((?:.+\n)*)", manifest, flags=re.MULTILINE)
+    table = r"^\[(?:workspace\.|target\..*\.)?(?:dev-)?dependencies\]\n((?:.+\n)*)"
+    tables = re.findall(table, manifest, flags=re.MULTILINE)
     lines = [line for table in tables for line in ("", *table.splitlines())]
     pairs = [(before, line) for before, line in itertools.pairwise(lines) if re.match(r"[a-z]", line)]
     assert len(pairs) > 5
     for before, line in pairs:
         name = line.split("=")[0].strip()
-        if name.endswith(".workspace") or "path =" in line:  # its reason stands in the workspace's table; a part of firelu
+        # The reason stands in the workspace's table, or it is a part of firelu.
+        if name.endswith(".workspace") or "path =" in line:
             continue
         assert f'name = "{name}"' in lock, f"{name} is not locked"
         assert "#" in line or before.startswith("#"), f"{name} has no reason beside it"

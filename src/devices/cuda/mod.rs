@@ -13,6 +13,7 @@ pub mod launch;
 pub mod layout;
 #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
 mod library;
+mod loading;
 pub mod map;
 pub mod memory;
 pub mod modules;

@@ -4,26 +4,16 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use firelu::core::device::Stream;
 use firelu::core::tensor::Parts;
-use firelu::devices::cpu::features::Level;
 use firelu::devices::cpu::parallel::with_threads;
 use firelu::{ArgValue, Call, DType, Device, Error, TensorType, TensorView, TensorViewMut, registry};
+use firelu_test_support::levels::every_level;
 
 use crate::choices::Choices;
 use crate::memory::{Memory, Placed, Use};
+use crate::outcome::Outcome;
 use crate::reference::{Expected, expect};
 use crate::signatures::{Array, Request, Signature, signature_of};
 use crate::{derivatives, generate};
-
-/// What a case was.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Outcome {
-    /// A call that was computed and compared.
-    Computed(&'static str),
-    /// A call that was refused, as it must be.
-    Refused(&'static str),
-    /// The gradient definitions of an operator, run and compared with differences.
-    Derivative(&'static str),
-}
 
 /// Runs one case; the error says what was wrong.
 pub fn run(choices: &mut Choices<'_>, memory: &mut Memory) -> Result<Outcome, String> {
@@ -115,8 +105,7 @@ fn values(choices: &mut Choices<'_>, memory: &mut Memory) -> Result<Outcome, Str
     let targets = targets(signature, &expected, &inputs, choices);
     let threads = choices.pick(&[1, 2, 3, 8]);
     let mut first: Option<Vec<Vec<u64>>> = None;
-    for &level in Level::available() {
-        Level::set_current(level).expect("the level is available");
+    for level in every_level() {
         let outputs = place_outputs(targets, &expected, &inputs, memory, choices);
         let bits = match one_level(&request, targets, &expected, &inputs, &outputs, threads) {
             Ok(Some(bits)) => bits,

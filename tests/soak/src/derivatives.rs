@@ -5,9 +5,9 @@ use std::collections::HashMap;
 
 use firelu::{ArgValue, DType, OperatorDef, Tensor, get_gradient_defs, registry};
 
-use crate::cases::Outcome;
 use crate::choices::Choices;
 use crate::generate;
+use crate::outcome::Outcome;
 use crate::reference::expect;
 use crate::signatures::{Array, Request, SIGNATURES};
 

@@ -8,9 +8,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use firelu::devices::cpu::features::Level;
-use firelu_soak::cases::{self, Outcome};
+use firelu_soak::cases;
 use firelu_soak::choices::Choices;
 use firelu_soak::memory::Memory;
+use firelu_soak::outcome::Outcome;
 use serde_json::{Map, Value, json};
 
 /// How many cases one child runs.

@@ -13,6 +13,7 @@ pub mod choices;
 pub mod derivatives;
 pub mod generate;
 pub mod memory;
+pub mod outcome;
 pub mod reference;
 pub mod rounding;
 pub mod signatures;

@@ -1,9 +1,8 @@
 //! Memory between unmapped pages, and tensors placed in it in every way that strides allow.
 
-use std::sync::OnceLock;
-
-use firelu::core::tensor::Parts;
+use firelu::core::tensor::{Parts, Storage};
 use firelu::{DType, Device, Element, Shape, Strides, TensorType, with_element};
+use firelu_test_support::guarded::{Guarded, Side};
 
 use crate::choices::Choices;
 
@@ -12,61 +11,11 @@ pub const SLOT_BYTES: usize = 16 << 20;
 /// Address space for huge strides; only touched pages cost memory.
 const SPARSE_BYTES: usize = 1 << 38;
 
-/// The size of a page, which guards are made of.
-fn page() -> usize {
-    static PAGE: OnceLock<usize> = OnceLock::new();
-    // SAFETY: asks the system for a number.
-    *PAGE.get_or_init(|| usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096))
-}
-
-/// Readable and writable memory with an unmapped page on either side.
-pub struct Slot {
-    base: *mut u8,
-    bytes: usize,
-}
-
-// SAFETY: a slot owns its mapping alone.
-unsafe impl Send for Slot {}
-
-impl Slot {
-    /// A slot of so many bytes, a multiple of the page size; `None` where the system has no such space.
-    pub fn new(bytes: usize) -> Option<Self> {
-        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
-        // SAFETY: a fresh anonymous mapping at an address the kernel chooses touches nobody's memory; the
-        // pages made accessible are inside it.
-        unsafe {
-            let whole = libc::mmap(std::ptr::null_mut(), bytes + 2 * page(), libc::PROT_NONE, flags, -1, 0);
-            if whole == libc::MAP_FAILED {
-                return None;
-            }
-            let base = whole.cast::<u8>().add(page());
-            if libc::mprotect(base.cast(), bytes, libc::PROT_READ | libc::PROT_WRITE) != 0 {
-                libc::munmap(whole, bytes + 2 * page());
-                return None;
-            }
-            Some(Slot { base, bytes })
-        }
-    }
-
-    /// Gives touched pages back.
-    fn forget(&self) {
-        // SAFETY: the range is this slot's own, and nobody keeps values across cases.
-        unsafe { libc::madvise(self.base.cast(), self.bytes, libc::MADV_DONTNEED) };
-    }
-}
-
-impl Drop for Slot {
-    fn drop(&mut self) {
-        // SAFETY: `new` made exactly this mapping.
-        unsafe { libc::munmap(self.base.sub(page()).cast(), self.bytes + 2 * page()) };
-    }
-}
-
 /// Slots for the tensors of a case.
 pub struct Memory {
-    slots: Vec<Slot>,
+    slots: Vec<Guarded>,
     used: usize,
-    sparse: Option<Slot>,
+    sparse: Option<Guarded>,
     /// Whether this case has a tensor there already: only one fits without meeting another.
     sparse_used: bool,
     cases: usize,
@@ -95,15 +44,6 @@ pub enum Use {
     Dense,
 }
 
-/// Which unmapped page a tensor stands against.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Side {
-    /// The one before it.
-    Start,
-    /// The one after it.
-    End,
-}
-
 impl Default for Memory {
     fn default() -> Self {
         Memory::new()
@@ -113,7 +53,7 @@ impl Default for Memory {
 impl Memory {
     /// No slots yet.
     pub fn new() -> Self {
-        Memory { slots: Vec::new(), used: 0, sparse: Slot::new(SPARSE_BYTES), sparse_used: false, cases: 0 }
+        Memory { slots: Vec::new(), used: 0, sparse: Guarded::new(SPARSE_BYTES), sparse_used: false, cases: 0 }
     }
 
     /// Lets the next case use every slot again.
@@ -126,11 +66,11 @@ impl Memory {
     }
 
     /// A slot that holds so many bytes.
-    fn next_slot(&mut self, bytes: usize) -> &Slot {
-        let new = || Slot::new(bytes.max(SLOT_BYTES).next_multiple_of(page())).expect("the system has the space");
+    fn next_slot(&mut self, bytes: usize) -> &Guarded {
+        let new = || Guarded::new(bytes.max(SLOT_BYTES)).expect("the system has the space");
         match self.slots.get_mut(self.used) {
             None => self.slots.push(new()),
-            Some(slot) if slot.bytes < bytes => *slot = new(),
+            Some(slot) if slot.bytes() < bytes => *slot = new(),
             Some(_) => {}
         }
         self.used += 1;
@@ -142,8 +82,8 @@ impl Memory {
         let kind = TensorType::new(shape, dtype);
         let (strides, bytes) = (kind.shape.row_major_strides(dtype), kind.bytes());
         let slot = self.next_slot(bytes);
-        let start = if side == Side::Start { 0 } else { slot.bytes - bytes };
-        let parts = Parts { pointer: slot.base.wrapping_add(start), strides, kind, device: Device::Cpu };
+        let start = slot.offset(bytes, side);
+        let parts = Parts { pointer: slot.pointer().wrapping_add(start), strides, kind, device: Device::Cpu };
         let offsets = offsets(shape, &parts.strides, parts.shape().elements());
         Placed { parts, offsets, low: 0, high: bytes as isize, is_sparse: false }
     }
@@ -168,14 +108,14 @@ impl Memory {
         };
         let bytes = (high - low) as usize;
         let slot = if huge { self.sparse.as_ref().expect("looked for above") } else { self.next_slot(bytes) };
-        let room = slot.bytes - bytes;
+        let room = slot.bytes() - bytes;
         let start = match choices.below(4) {
             0 => 0,
             1 => room,
             2 => room.min(choices.below(64)),
             _ => room - room.min(choices.below(64)),
         };
-        let pointer = slot.base.wrapping_add(start).wrapping_offset(-low);
+        let pointer = slot.pointer().wrapping_add(start).wrapping_offset(-low);
         let parts = Parts { pointer, strides, kind, device: Device::Cpu };
         let offsets = offsets(shape, &parts.strides, elements);
         Placed { parts, offsets, low, high, is_sparse: huge }

@@ -2,12 +2,12 @@
 //! memory layout and instruction-set level for which the documentation promises it.
 #![cfg(unix)]
 
-use firelu::devices::cpu::features::Level;
 use firelu::{ArgValue, DType};
 use firelu_soak::cases::call;
 use firelu_soak::choices::Choices;
 use firelu_soak::memory::{Memory, Placed, Use};
 use firelu_soak::signatures::SIGNATURES;
+use firelu_test_support::levels::every_level;
 
 /// Shapes of inputs and outputs that take several tasks of every operator.
 fn shapes(operator: &str) -> (Vec<Vec<usize>>, Vec<Vec<usize>>) {
@@ -72,8 +72,7 @@ fn bits_depend_on_nothing_but_the_call() {
                 })
                 .collect();
             let mut of_levels = Vec::new();
-            for &level in Level::available() {
-                Level::set_current(level).unwrap();
+            for level in every_level() {
                 let run = |inputs: &[Option<Placed>], threads: usize| {
                     call(operator, arguments(operator), inputs, &outputs, threads)
                         .unwrap_or_else(|error| panic!("{operator}, {dtype}, {level}: {error}"));

@@ -2,11 +2,12 @@
 //! level, element type and tail length: one byte too far ends the test.
 #![cfg(unix)]
 
-use firelu::devices::cpu::features::Level;
 use firelu::{ArgValue, DType};
 use firelu_soak::cases::call;
 use firelu_soak::choices::Choices;
-use firelu_soak::memory::{Memory, Placed, Side};
+use firelu_soak::memory::{Memory, Placed};
+use firelu_test_support::guarded::Side;
+use firelu_test_support::levels::every_level;
 
 type Shapes = (Vec<Vec<usize>>, Vec<Vec<usize>>);
 
@@ -57,8 +58,7 @@ fn no_operator_reaches_past_its_operands() {
                     };
                     let inputs: Vec<Option<Placed>> = inputs.iter().map(|shape| Some(place(shape))).collect();
                     let outputs: Vec<Placed> = outputs.iter().map(place).collect();
-                    for &level in Level::available() {
-                        Level::set_current(level).unwrap();
+                    for _ in every_level() {
                         call(operator, arguments(operator), &inputs, &outputs, 1)
                             .unwrap_or_else(|error| panic!("{operator}, {dtype}, {n}: {error}"));
                     }

@@ -2,13 +2,13 @@
 //! phases take other paths than wide ones, and random cases meet each of them only now and then.
 #![cfg(unix)]
 
-use firelu::devices::cpu::features::Level;
 use firelu::{ArgValue, DType};
 use firelu_soak::cases::call;
 use firelu_soak::choices::Choices;
 use firelu_soak::memory::{Memory, Placed, Use};
 use firelu_soak::reference::expect;
 use firelu_soak::signatures::{Array, Request};
+use firelu_test_support::levels::every_level;
 
 /// Runs a request on plain tensors at every level and compares it with the definition.
 fn check(request: &mut Request, memory: &mut Memory, choices: &mut Choices<'_>) {
@@ -26,8 +26,7 @@ fn check(request: &mut Request, memory: &mut Memory, choices: &mut Choices<'_>) 
         inputs.push(Some(placed));
     }
     let Ok(expected) = expect(request) else { return };
-    for &level in Level::available() {
-        Level::set_current(level).unwrap();
+    for level in every_level() {
         let output = memory.place(&expected[0].shape, expected[0].dtype, Use::Dense, choices);
         let outputs = std::slice::from_ref(&output);
         call(request.operator, request.args.clone(), &inputs, outputs, 1).unwrap();

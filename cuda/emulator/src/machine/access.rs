@@ -1,11 +1,10 @@
 //! Loads and stores of a warp: addresses, alignment, and the choice of the memory.
 
-use super::SHARED_WINDOW;
 use super::block::State;
 use super::shared::waves;
 use super::warp::Warp;
 use crate::memory::{Accessor, Conflict};
-use crate::program::{Access, AddressBase, Lanes, WARP};
+use crate::program::{Access, AddressBase, Lanes, SHARED_WINDOW, WARP};
 use crate::ptx::Space;
 use crate::report::Kind;
 

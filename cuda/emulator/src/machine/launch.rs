@@ -1,6 +1,5 @@
-//! A launch: its blocks, spread over the cores.
+//! A launch: what it may know, and what its workers share.
 
-use super::block::Block;
 use super::counters::Counters;
 use crate::memory::{AddressSpace, Earlier, NO_LINE, Span};
 use crate::program::Program;
@@ -9,9 +8,6 @@ use std::collections::HashSet;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
-
-/// Blocks below which starting another thread costs more than it saves.
-const BLOCKS_PER_WORKER: u64 = 4;
 
 /// One kernel launch and all it may know.
 pub struct Launch<'a> {
@@ -61,39 +57,14 @@ pub struct Outcome {
 /// What the workers of a launch share.
 pub(super) struct Shared<'a> {
     pub launch: &'a Launch<'a>,
-    next_block: AtomicU64,
+    pub next_block: AtomicU64,
     pub stop: AtomicBool,
-    fault: Mutex<Option<Kind>>,
+    pub fault: Mutex<Option<Kind>>,
     /// The block of each span, for reports.
-    span_blocks: Mutex<Vec<(Span, u64)>>,
+    pub span_blocks: Mutex<Vec<(Span, u64)>>,
 }
 
 impl Launch<'_> {
-    /// Runs every block.
-    pub fn run(&self) -> Outcome {
-        let blocks: u64 = self.grid.iter().map(|&extent| u64::from(extent)).product();
-        let shared = Shared {
-            launch: self,
-            next_block: AtomicU64::new(0),
-            stop: AtomicBool::new(false),
-            fault: Mutex::new(None),
-            span_blocks: Mutex::new(Vec::new()),
-        };
-        let workers = (self.workers as u64).min(blocks.div_ceil(BLOCKS_PER_WORKER)).max(1);
-        let mut counters = Counters::default();
-        std::thread::scope(|scope| {
-            let others: Vec<_> = (1..workers).map(|_| scope.spawn(|| shared.work(blocks))).collect();
-            counters.add(&shared.work(blocks));
-            for other in others {
-                match other.join() {
-                    Ok(sums) => counters.add(&sums),
-                    Err(panic) => std::panic::resume_unwind(panic),
-                }
-            }
-        });
-        Outcome { counters, fault: shared.fault.into_inner().unwrap_or_else(PoisonError::into_inner) }
-    }
-
     /// A linear index as coordinates.
     pub(super) fn coordinates(index: u64, extents: [u32; 3]) -> [u32; 3] {
         let [x, y, _] = extents.map(u64::from);
@@ -102,18 +73,6 @@ impl Launch<'_> {
 }
 
 impl Shared<'_> {
-    fn work(&self, blocks: u64) -> Counters {
-        let mut block = Block::new(self);
-        while !self.stop.load(Ordering::Relaxed) {
-            let index = self.next_block.fetch_add(1, Ordering::Relaxed);
-            if index >= blocks {
-                break;
-            }
-            block.run(index);
-        }
-        block.into_counters()
-    }
-
     /// A fresh span for a block.
     pub fn new_span(&self, block: u64) -> Span {
         let span = self.launch.spans.fetch_add(1, Ordering::Relaxed);

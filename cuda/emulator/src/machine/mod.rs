@@ -8,13 +8,11 @@ mod global;
 mod launch;
 mod shared;
 mod warp;
+mod workers;
 
 pub use counters::Counters;
 pub(crate) use global::describe_fault;
 pub use launch::{Launch, Outcome};
-
-/// Where shared memory appears among generic addresses.
-pub const SHARED_WINDOW: u64 = 0x6_0000_0000_0000;
 
 /// Bytes of shared memory a block may use on any device.
 pub const SHARED_LIMIT: u64 = 48 << 10;

@@ -9,7 +9,7 @@ mod operands;
 mod operation;
 
 pub use decode::decode;
-pub use forms::{Comparison, Form, Lanes, Sources, WARP, arithmetic, comparison};
+pub use forms::{Comparison, Form, Lanes, SHARED_WINDOW, Sources, WARP, arithmetic, comparison};
 pub use operation::{
     Access, AddressBase, Combine, Guard, Kind, Logic, Operation, Program, SharedVariable, Shuffle, Slot, Special, Step,
     Vote,

@@ -99,8 +99,8 @@ fn integer_model(stem: &str, suffix: &str, values: &[u64; 4]) -> Option<Answer> 
             }
         }
         "cvta.global" | "cvta.to.global" | "cvta.const" | "cvta.to.const" => values[0],
-        "cvta.shared" => values[0].wrapping_add(cuda_emulator::machine::SHARED_WINDOW),
-        "cvta.to.shared" => values[0].wrapping_sub(cuda_emulator::machine::SHARED_WINDOW),
+        "cvta.shared" => values[0].wrapping_add(cuda_emulator::program::SHARED_WINDOW),
+        "cvta.to.shared" => values[0].wrapping_sub(cuda_emulator::program::SHARED_WINDOW),
         _ => return None,
     }))
 }

@@ -1,6 +1,6 @@
 //! Integer arithmetic, logic, shifts and bit fields.
 
-use super::{Form, Lane, Lanes, Sources, WARP, form};
+use super::{Form, Lane, Lanes, SHARED_WINDOW, Sources, WARP, form};
 
 /// The same body for every integer type of two bytes or more.
 macro_rules! integers {
@@ -185,8 +185,8 @@ fn special(mnemonic: &str) -> Option<Form> {
         "cvta.global.u64" | "cvta.to.global.u64" | "cvta.const.u64" | "cvta.to.const.u64" => {
             form!(|a: u64| -> u64 { a })
         }
-        "cvta.shared.u64" => form!(|a: u64| -> u64 { a.wrapping_add(crate::machine::SHARED_WINDOW) }),
-        "cvta.to.shared.u64" => form!(|a: u64| -> u64 { a.wrapping_sub(crate::machine::SHARED_WINDOW) }),
+        "cvta.shared.u64" => form!(|a: u64| -> u64 { a.wrapping_add(SHARED_WINDOW) }),
+        "cvta.to.shared.u64" => form!(|a: u64| -> u64 { a.wrapping_sub(SHARED_WINDOW) }),
         _ => return None,
     })
 }

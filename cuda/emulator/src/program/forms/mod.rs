@@ -16,6 +16,9 @@ use half::f16;
 /// Threads of a warp.
 pub const WARP: usize = 32;
 
+/// Where shared memory appears among generic addresses.
+pub const SHARED_WINDOW: u64 = 0x6_0000_0000_0000;
+
 /// One register of a warp: a value per lane, zero-extended from the register's width.
 pub type Lanes = [u64; WARP];
 

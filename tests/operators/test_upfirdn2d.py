@@ -63,9 +63,7 @@ def assert_within(result, expected, magnitude, terms):
 
 
 def magnitudes(x, kernel, arguments):
-    return reference.up_fir_dn2d(
-        np.abs(widen(x)), np.abs(widen(kernel)), **{**arguments, "gain": abs(arguments["gain"])}
-    )
+    return reference.upfirdn2d(np.abs(widen(x)), np.abs(widen(kernel)), **{**arguments, "gain": abs(arguments["gain"])})
 
 
 @given(data=st.data(), call=calls(), dtype=dtypes)
@@ -73,7 +71,7 @@ def test_forward_is_the_reference(data, call, dtype):
     shape, kernel, arguments = call
     x = data.draw(arrays(shape, dtype, special=False))
     y = firelu.upfirdn2d(x, kernel, **arguments)
-    expected = reference.up_fir_dn2d(x, kernel, **arguments)
+    expected = reference.upfirdn2d(x, kernel, **arguments)
     assert (y.dtype, y.shape) == (x.dtype, expected.shape)
     assert_within(y, expected, magnitudes(x, kernel, arguments), kernel.size)
     assert_same_bits(y, firelu.upfirdn2d(np.ascontiguousarray(x), kernel, **arguments))
@@ -93,7 +91,7 @@ def test_long_kernels_are_the_reference(call, dtype, channels_last, seed):
         x = np.moveaxis(np.ascontiguousarray(np.moveaxis(x, -3, -1)), -1, -3)
     y = firelu.upfirdn2d(x, kernel, **arguments)
     terms = sum(kernel.shape) if np.linalg.matrix_rank(widen(kernel)) == 1 else kernel.size
-    assert_within(y, reference.up_fir_dn2d(x, kernel, **arguments), magnitudes(x, kernel, arguments), terms)
+    assert_within(y, reference.upfirdn2d(x, kernel, **arguments), magnitudes(x, kernel, arguments), terms)
     assert_same_bits(y, firelu.upfirdn2d(np.ascontiguousarray(x), kernel, **arguments))
 
 
@@ -110,7 +108,7 @@ def test_long_kernels_at_every_phase(taps, up, down, cpu_level):
         for dtype in (np.float32, np.float16):
             values = x.astype(dtype)
             y = firelu.upfirdn2d(values, kernel, **arguments)
-            expected = reference.up_fir_dn2d(values, kernel, **arguments)
+            expected = reference.upfirdn2d(values, kernel, **arguments)
             assert_within(y, expected, magnitudes(values, kernel, arguments), sum(taps))
 
 
@@ -118,18 +116,18 @@ def test_long_kernels_at_every_phase(taps, up, down, cpu_level):
 def test_gradients_are_the_reference(data, call, dtype):
     shape, kernel, arguments = call
     x = data.draw(arrays(shape, dtype, special=False))
-    y_shape = reference.up_fir_dn2d(x, kernel, **arguments).shape
+    y_shape = reference.upfirdn2d(x, kernel, **arguments).shape
     dy = data.draw(arrays(y_shape, dtype, special=False))
     dx = firelu.upfirdn2d_gradient(dy, kernel, shape, **arguments)
     assert (dx.dtype, dx.shape) == (dtype, shape)
     absolute = {**arguments, "gain": abs(arguments["gain"])}
-    magnitude = reference.up_fir_dn2d_gradient(np.abs(widen(dy)), np.abs(widen(kernel)), x, **absolute)
-    assert_within(dx, reference.up_fir_dn2d_gradient(dy, kernel, x, **arguments), magnitude, kernel.size)
+    magnitude = reference.upfirdn2d_gradient(np.abs(widen(dy)), np.abs(widen(kernel)), x, **absolute)
+    assert_within(dx, reference.upfirdn2d_gradient(dy, kernel, x, **arguments), magnitude, kernel.size)
 
     dk = firelu.run_operator("UpFirDn2dKernelGradient", x, dy, kernel, **operator_arguments(arguments))
     assert (dk.dtype, dk.shape) == (kernel.dtype, kernel.shape)
-    magnitude = reference.up_fir_dn2d_kernel_gradient(np.abs(widen(x)), np.abs(widen(dy)), kernel, **absolute)
-    expected = reference.up_fir_dn2d_kernel_gradient(x, dy, kernel, **arguments)
+    magnitude = reference.upfirdn2d_kernel_gradient(np.abs(widen(x)), np.abs(widen(dy)), kernel, **absolute)
+    expected = reference.upfirdn2d_kernel_gradient(x, dy, kernel, **arguments)
     epsilon = {"float64": 2.0**-48, "float32": 2.0**-20, "float16": 2.0**-10}[dk.dtype.name]
     if dtype.name != "float64":
         epsilon = max(epsilon, 2.0**-20)
@@ -161,7 +159,7 @@ def test_bits_do_not_depend_on_threads(dtype, up, down, pad, channels_last, num_
     arguments = {"up": (up, up), "down": (down, down), "pad": pads, "flip_kernel": False, "gain": 1.0}
     assert_within(
         results[0][0],
-        reference.up_fir_dn2d(x, SEPARABLE, **arguments),
+        reference.upfirdn2d(x, SEPARABLE, **arguments),
         magnitudes(x, SEPARABLE, arguments),
         16,
     )

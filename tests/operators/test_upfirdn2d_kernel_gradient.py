@@ -41,8 +41,8 @@ FACTORS = [(1, 1), (2, 1), (4, 1), (3, 1), (1, 2), (1, 3), (2, 3), (4, 2), ((2, 
 def check(x, dy, taps, arguments, dtype):
     result = firelu.upfirdn2d_kernel_gradient(x, dy, taps, **arguments)
     wide, kernel = [x.astype(np.float64), dy.astype(np.float64)], np.zeros(taps)
-    expected = reference.up_fir_dn2d_kernel_gradient(*wide, kernel, **arguments)
-    magnitude = reference.up_fir_dn2d_kernel_gradient(*map(np.abs, wide), kernel, **arguments)
+    expected = reference.upfirdn2d_kernel_gradient(*wide, kernel, **arguments)
+    magnitude = reference.upfirdn2d_kernel_gradient(*map(np.abs, wide), kernel, **arguments)
     # A place of a register adds up at most 128 products.
     bound = (132 * (2.0**-53 if dtype == np.float64 else 2.0**-24)) * magnitude
     assert (np.abs(result - expected) <= bound).all()
@@ -90,7 +90,7 @@ def test_what_is_not_finite_stays_with_the_taps_that_meet_it(cpu_level, up):
     corner, taps = np.zeros((1, 40, 12, 40), np.float32), (3 * up, 3 * up)
     corner[0, 0, 0, 0] = 1
     dy = np.ones((1, 40, 12 * up - taps[0] + 1, 40 * up - taps[1] + 1), np.float32)
-    met = reference.up_fir_dn2d_kernel_gradient(corner, dy, np.zeros(taps), up=(up, up)) != 0
+    met = reference.upfirdn2d_kernel_gradient(corner, dy, np.zeros(taps), up=(up, up)) != 0
     x = np.where(corner == 1, np.float32(np.inf), np.float32(1))
     result = firelu.upfirdn2d_kernel_gradient(x, dy, taps, up=up)
     assert met.any()
