@@ -1,39 +1,51 @@
 //! The registry: the built-in operators with their kernels, and what users add at run time.
 
-use std::collections::HashMap;
-use std::sync::{Arc, LazyLock, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::collections::hash_map::Entry;
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 
 use crate::core::args::{ArgValue, Args};
 use crate::core::definition::OperatorDef;
 use crate::core::error::{Error, Result};
 use crate::core::gradient::{Gradient, GradientDefs, GradientMaker, GradientRequest};
 use crate::core::names;
-use crate::core::operator::{Call, Operator};
+use crate::core::operator::{Call, Kernel, Operator};
 use crate::core::schema::OpSchema;
 use crate::core::tensor::Tensor;
+use crate::devices::cpu::fork;
 #[cfg(feature = "cuda")]
 use crate::devices::cuda::{copy, modules::Module};
 use crate::operators::{self, FAMILIES};
 
 type Table = HashMap<String, Arc<Operator>>;
 
-static REGISTRY: LazyLock<RwLock<Table>> = LazyLock::new(|| {
-    let built_in = FAMILIES.iter().flat_map(|family| (family.operators)());
-    RwLock::new(built_in.map(|operator| (operator.schema.name.clone(), Arc::new(operator))).collect())
-});
-
-// A panic while the lock is held cannot leave the table half-changed: each write is one insertion.
-fn read() -> RwLockReadGuard<'static, Table> {
-    REGISTRY.read().unwrap_or_else(PoisonError::into_inner)
+/// Every built-in operator.
+fn built_in() -> impl Iterator<Item = Operator> {
+    FAMILIES.iter().flat_map(|family| (family.operators)())
 }
 
-fn write() -> RwLockWriteGuard<'static, Table> {
-    REGISTRY.write().unwrap_or_else(PoisonError::into_inner)
+/// The table. Looked at and changed in steady sections alone, so that the child of a fork finds it whole and open.
+fn table() -> &'static RwLock<Table> {
+    static TABLE: OnceLock<RwLock<Table>> = OnceLock::new();
+    fork::once(&TABLE, || {
+        RwLock::new(built_in().map(|operator| (operator.schema.name.clone(), Arc::new(operator))).collect())
+    })
+}
+
+// A panic while the lock is held cannot leave the table half-changed: each write is one insertion.
+fn read<R>(look: impl FnOnce(&Table) -> R) -> R {
+    let table = table();
+    fork::steady(|| look(&table.read().unwrap_or_else(PoisonError::into_inner)))
+}
+
+fn write<R>(change: impl FnOnce(&mut Table) -> R) -> R {
+    let table = table();
+    fork::steady(|| change(&mut table.write().unwrap_or_else(PoisonError::into_inner)))
 }
 
 /// The operator of a name.
 pub fn find(name: &str) -> Result<Arc<Operator>> {
-    read().get(name).cloned().ok_or_else(|| unknown(name))
+    read(|table| table.get(name).cloned()).ok_or_else(|| unknown(name))
 }
 
 #[cold]
@@ -42,9 +54,15 @@ fn unknown(name: &str) -> Error {
     Error::UnknownOperator { name: name.into(), nearest }
 }
 
+/// Whether a name is one of firelu's own operators, whose gradients are not for users to change but by an override.
+pub fn is_built_in(name: &str) -> bool {
+    static NAMES: OnceLock<HashSet<String>> = OnceLock::new();
+    fork::once(&NAMES, || built_in().map(|operator| operator.schema.name).collect()).contains(name)
+}
+
 /// Every registered name, sorted.
 pub fn names() -> Vec<String> {
-    let mut names: Vec<String> = read().keys().cloned().collect();
+    let mut names: Vec<String> = read(|table| table.keys().cloned().collect());
     names.sort();
     names
 }
@@ -85,13 +103,18 @@ pub fn explain(operator: &Operator, inputs: &[Option<&Tensor>], args: &Args) -> 
 /// Registers an operator of the user's own. A name that is taken is refused.
 pub fn register(operator: Operator) -> Result<()> {
     operator.schema.validate()?;
-    let name = operator.schema.name.clone();
-    let mut table = write();
-    if table.contains_key(&name) {
-        return Err(Error::argument(&name, "name", "a name that is registered already", "a new name"));
+    let (name, operator) = (operator.schema.name.clone(), Arc::new(operator));
+    let is_new = write(|table| match table.entry(name.clone()) {
+        Entry::Occupied(_) => false,
+        Entry::Vacant(place) => {
+            place.insert(operator.clone());
+            true
+        }
+    });
+    match is_new {
+        true => Ok(()),
+        false => Err(Error::argument(&name, "name", "a name that is registered already", "a new name")),
     }
-    table.insert(name, Arc::new(operator));
-    Ok(())
 }
 
 /// Registers an operator with its CPU kernel.
@@ -107,10 +130,11 @@ pub fn register_cuda_operator(
     name: &str,
     kernel: impl Fn(&Call<'_>) -> Result<()> + Send + Sync + 'static,
 ) -> Result<()> {
+    let kernel: Kernel = Arc::new(kernel);
     change(name, |operator| match operator.cuda {
         Some(_) => Err(Error::argument(name, "kernel", "a second CUDA kernel", "one")),
         None => {
-            operator.cuda = Some(Arc::new(kernel));
+            operator.cuda = Some(kernel.clone());
             Ok(())
         }
     })
@@ -125,7 +149,7 @@ pub fn register_gradient(name: &str, maker: impl GradientMaker + 'static) -> Res
 pub fn set_gradient(name: &str, gradient: Gradient) -> Result<()> {
     change(name, |operator| match operator.gradient {
         Gradient::NotWritten => {
-            operator.gradient = gradient;
+            operator.gradient = gradient.clone();
             Ok(())
         }
         ref existing => {
@@ -135,11 +159,21 @@ pub fn set_gradient(name: &str, gradient: Gradient) -> Result<()> {
     })
 }
 
-fn change(name: &str, edit: impl FnOnce(&mut Operator) -> Result<()>) -> Result<()> {
-    let mut changed = (*find(name)?).clone();
-    edit(&mut changed)?;
-    write().insert(name.into(), Arc::new(changed));
-    Ok(())
+/// Replaces an operator by a changed copy, unless another thread has replaced it meanwhile: then once more.
+fn change(name: &str, edit: impl Fn(&mut Operator) -> Result<()>) -> Result<()> {
+    loop {
+        let before = find(name)?;
+        let mut changed = (*before).clone();
+        edit(&mut changed)?;
+        let changed = Arc::new(changed);
+        let old = write(|table| match table.get_mut(name) {
+            Some(place) if Arc::ptr_eq(place, &before) => Some(std::mem::replace(place, changed)),
+            _ => None,
+        });
+        if old.is_some() {
+            return Ok(());
+        }
+    }
 }
 
 /// The backward definitions of a forward definition, given the blobs that hold its outputs' gradients.
@@ -172,18 +206,7 @@ pub fn gradient_of(
 
 /// Whether a definition names as many blobs as the schema takes.
 pub fn check_names(schema: &OpSchema, def: &OperatorDef) -> Result<()> {
-    let required = schema.inputs.iter().filter(|input| !input.optional).count();
-    let too_many = def.inputs.len() > schema.inputs.len() && !schema.variadic;
-    if def.inputs.len() < required || too_many {
-        let names: Vec<&str> = schema.inputs.iter().map(|input| input.name.as_str()).collect();
-        return Err(Error::argument(&def.operator, "inputs", def.inputs.len(), names.join(", ")));
-    }
-    for (index, name) in def.inputs.iter().enumerate() {
-        let spec = schema.input_spec(index);
-        if name.is_empty() && !spec.optional {
-            return Err(Error::argument(&def.operator, &spec.name, "no name", "a blob: this input is required"));
-        }
-    }
+    schema.check_arity(def.inputs.len(), |index| !def.inputs[index].is_empty())?;
     if def.outputs.is_empty() || def.outputs.len() > schema.outputs.len() {
         let names: Vec<&str> = schema.outputs.iter().map(|output| output.name.as_str()).collect();
         return Err(Error::argument(&def.operator, "outputs", def.outputs.len(), names.join(", ")));

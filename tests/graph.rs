@@ -262,3 +262,29 @@ fn gradients_can_be_replaced() {
     let backward = add_gradient_operators(&net, &given(&[("Y", "dY")]), None).unwrap();
     assert_eq!(backward.operators[0].operator, "LeakyReluGradient");
 }
+
+#[test]
+fn a_users_gradient_of_another_shape_is_refused_when_the_net_runs() {
+    let schema = OpSchema::new("TestShapeless", "For tests.")
+        .input(InputSpec::new("X", "Any shape."))
+        .output("Y", "The shape of X.")
+        .identical_type_and_shape();
+    register_cpu_operator(schema, |_| Ok(())).unwrap();
+    register_gradient("TestShapeless", |request: &GradientRequest<'_>| {
+        let total = OperatorDef::new("ReduceSum", &[request.output_gradient(0)], &["dX"]);
+        Ok(GradientDefs { operators: vec![total], input_gradients: vec![Some("dX".into())] })
+    })
+    .unwrap();
+    let net = vec![OperatorDef::new("TestShapeless", &["X"], &["Y"])];
+    let backward = add_gradient_operators(&net, &given(&[("Y", "dY")]), None).unwrap();
+    let whole: Vec<OperatorDef> = net.iter().chain(&backward.operators).cloned().collect();
+    assert_eq!(net::from_json(&net::to_json(&whole).unwrap()).unwrap(), whole);
+    for keep in [None, Some(HashSet::from(["X_grad".to_string()]))] {
+        let mut workspace = Workspace::new();
+        workspace.feed("X", vector(&[1.0, 2.0])).unwrap();
+        workspace.feed("dY", vector(&[1.0, 1.0])).unwrap();
+        let refused = workspace.run_keeping(&whole, keep.as_ref());
+        assert!(matches!(&refused, Err(Error::Shape(_))), "{refused:?}");
+        assert!(workspace.fetch("X_grad").is_err());
+    }
+}

@@ -182,6 +182,26 @@ fn separate_graphs_run_in_parallel() {
     threads.into_iter().for_each(|thread| thread.join().unwrap());
 }
 
+#[test]
+fn threads_that_share_leaves_lose_no_gradient() {
+    let leaves: Vec<Variable> = (0..3).map(|_| Variable::leaf(vector(&[1.0; 1000]))).collect();
+    std::thread::scope(|scope| {
+        for thread in 0..8 {
+            let leaves = &leaves;
+            scope.spawn(move || {
+                for _ in 0..50 {
+                    // Each thread meets the leaves in another order.
+                    let turned: Vec<&Variable> = leaves.iter().cycle().skip(thread).take(3).collect();
+                    one("Sum", &turned, &[]).backward(None, Default::default()).unwrap();
+                }
+            });
+        }
+    });
+    for leaf in &leaves {
+        assert_eq!(gradient(leaf), [400.0; 1000]);
+    }
+}
+
 /// The one test of this file with pooled memory: blocks of at least a mebibyte are counted by the pool.
 #[test]
 fn the_tape_keeps_what_it_needs_and_no_more() {

@@ -245,3 +245,30 @@ def test_several_threads_share_a_workspace():
         thread.join()
     for index in range(4):
         np.testing.assert_array_equal(ws.fetch(f"Z{index}"), np.full(1000, 2.0))
+
+
+def test_gradients_of_another_shape_are_refused_in_nets_as_on_tensors():
+    # A step that sums, and the output's gradient itself where the output has another shape.
+    makers = {
+        "summed": lambda definition, gradients: ([op("ReduceSum", [gradients[0]], ["dx"])], ["dx"]),
+        "passed on": lambda definition, gradients: ([], [gradients[0]]),
+    }
+    firelu.register_operator(
+        "TestHalves", lambda x: x[::2].copy(), ["X"], ["Y"], infer=lambda types: [((types[0][0][0] // 2,), types[0][1])]
+    )
+    x = np.float32([1, 2, 3, 4])
+    for name, maker in makers.items():
+        with firelu.gradient_override({"TestHalves": maker}):
+            leaf = firelu.Tensor(x, requires_grad=True)
+            with pytest.raises(firelu.ShapeError, match="TestHalves"):
+                firelu.run_operator("TestHalves", leaf).backward()
+            net = [op("TestHalves", ["X"], ["Y"])]
+            backward = firelu.add_gradient_operators(net, {"Y": "dY"})
+        ws = firelu.Workspace()
+        ws.feed("X", x)
+        ws.feed("dY", np.ones(2, np.float32))
+        with pytest.raises(firelu.ShapeError, match=r"takes \(4,\)"):
+            ws.run(net + backward)
+        assert ws.blobs() == ["X", "dY"], name
+        assert firelu.Net.from_json(backward.to_json()) == backward
+    assert [step.like for step in firelu.add_gradient_operators([op("LeakyRelu", ["X"], ["Y"])], {"Y": "dY"})] == [{}]

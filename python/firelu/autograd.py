@@ -2,36 +2,133 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextvars import Token
-from typing import Any
+import functools
+import inspect
+from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping, Sequence
+from contextvars import ContextVar
+from typing import Any, TypeVar, cast
 
 from . import _firelu
 from ._firelu import Context, OperatorDef, Tensor, context_variable
 from .errors import ArgumentError
 
+Function = TypeVar("Function", bound=Callable[..., Any])
 GradientMaker = Callable[[OperatorDef, list[str | None]], tuple[Sequence[OperatorDef], Sequence[str | None]]]
 
 
-class _InContext(contextlib.ContextDecorator):
-    """Sets the context variable inside a with block: it holds for this thread and task alone."""
+class _InContext:
+    """Sets the context variable inside a with block: it holds for this thread and task alone.
 
-    def __init__(self) -> None:
-        self._tokens: list[Token[Context]] = []
+    One object serves any number of threads and tasks, also nested: what was in force before is kept in their own
+    context, not in the object.
+    """
 
     def _change(self, context: Context) -> Context:
         raise NotImplementedError
 
     def __enter__(self) -> None:
-        self._tokens.append(context_variable.set(self._change(context_variable.get())))
+        before = context_variable.get()
+        context_variable.set(self._change(before))
+        _entered.set(((self, before), *_entered.get()))
 
     def __exit__(self, *_: object) -> None:
-        context_variable.reset(self._tokens.pop())
+        entered = _entered.get()
+        for place, (other, before) in enumerate(entered):
+            if other is self:
+                _entered.set(entered[place + 1 :])
+                context_variable.set(before)
+                return
+        raise RuntimeError(f"{type(self).__name__}: left in another thread or task than it was entered in")
+
+    def __call__(self, function: Function) -> Function:
+        """Give the function, run inside: of a generator or coroutine every part between two yields or awaits."""
+        if inspect.isasyncgenfunction(function):
+            wrapper = self._asynchronous_generator(function)
+        elif inspect.iscoroutinefunction(function):
+            wrapper = self._coroutine(function)
+        elif inspect.isgeneratorfunction(function):
+            wrapper = self._generator(function)
+        else:
+            wrapper = self._plain(function)
+        return cast("Function", functools.update_wrapper(wrapper, function))
+
+    def _plain(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*args: Any, **keywords: Any) -> Any:
+            with self:
+                return function(*args, **keywords)
+
+        return call
+
+    def _generator(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        def generate(*args: Any, **keywords: Any) -> Any:
+            return (yield from _stepwise(self, function(*args, **keywords)))
+
+        return generate
+
+    def _coroutine(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        async def run(*args: Any, **keywords: Any) -> Any:
+            return await _Stepwise(self, function(*args, **keywords))
+
+        return run
+
+    def _asynchronous_generator(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        async def generate(*args: Any, **keywords: Any) -> Any:
+            generator = function(*args, **keywords)
+            step = generator.__anext__()
+            while True:
+                try:
+                    result = await _Stepwise(self, step)
+                except StopAsyncIteration:
+                    return
+                try:
+                    sent = yield result
+                except GeneratorExit:
+                    await _Stepwise(self, generator.aclose())
+                    raise
+                except BaseException as error:
+                    step = generator.athrow(error)
+                else:
+                    step = generator.asend(sent)
+
+        return generate
+
+
+_entered: ContextVar[tuple[tuple[_InContext, Context], ...]] = ContextVar("firelu_entered", default=())
+
+
+def _stepwise(inside: _InContext, generator: Generator[Any, Any, Any]) -> Generator[Any, Any, Any]:
+    """Run a generator inside a context, and whoever resumes it outside."""
+    step: Callable[[], Any] = functools.partial(next, generator)
+    while True:
+        try:
+            with inside:
+                result = step()
+        except StopIteration as stop:
+            return stop.value
+        try:
+            sent = yield result
+        except GeneratorExit:
+            with inside:
+                generator.close()
+            raise
+        except BaseException as error:
+            step = functools.partial(generator.throw, error)
+        else:
+            step = functools.partial(generator.send, sent)
+
+
+class _Stepwise:
+    """Awaits what it is given, inside a context between any two suspensions."""
+
+    def __init__(self, inside: _InContext, awaited: Awaitable[Any]) -> None:
+        self._inside, self._awaited = inside, awaited
+
+    def __await__(self) -> Generator[Any, Any, Any]:
+        return (yield from _stepwise(self._inside, self._awaited.__await__()))
 
 
 class no_grad(_InContext):  # noqa: N801 (the name users know)
-    """Record nothing inside: ``with firelu.no_grad(): ...``, or as a decorator.
+    """Record nothing inside: ``with firelu.no_grad(): ...``, or as a decorator, also of generators and coroutines.
 
     >>> import firelu
     >>> t = firelu.Tensor([1.0], requires_grad=True)
@@ -39,9 +136,6 @@ class no_grad(_InContext):  # noqa: N801 (the name users know)
     ...     (t + t).requires_grad
     False
     """
-
-    def _recreate_cm(self) -> no_grad:
-        return no_grad()
 
     def _change(self, context: Context) -> Context:
         return context.with_recording(False)
@@ -64,11 +158,7 @@ class gradient_override(_InContext):  # noqa: N801
     """
 
     def __init__(self, makers: Mapping[str, GradientMaker | None]) -> None:
-        super().__init__()
         self._makers = dict(makers)
-
-    def _recreate_cm(self) -> gradient_override:
-        return gradient_override(self._makers)
 
     def _change(self, context: Context) -> Context:
         return context.with_gradients(self._makers)

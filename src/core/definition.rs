@@ -1,6 +1,7 @@
 //! An operator definition: which operator, on which named blobs, with which arguments. JSON both ways.
 
-use serde::{Deserialize, Serialize};
+use serde::de::{MapAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
 use std::collections::BTreeMap;
 
 use crate::args::ArgValue;
@@ -17,7 +18,7 @@ pub struct OperatorDef {
     /// The blobs it writes.
     pub outputs: Vec<String>,
     /// The arguments that were given; the schema knows the others.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "each_once")]
     pub args: BTreeMap<String, ArgValue>,
     /// Where to run; the inputs' device where absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -25,6 +26,33 @@ pub struct OperatorDef {
     /// The user's own name for this step.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub name: String,
+    /// Blobs that must have another blob's shape and type once this step has run: gradients of a user's own are
+    /// checked against what they are gradients of.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub like: BTreeMap<String, String>,
+}
+
+/// Reads arguments; a name that stands there twice is refused, since either value may be the one that is meant.
+fn each_once<'de, D: Deserializer<'de>>(json: D) -> std::result::Result<BTreeMap<String, ArgValue>, D::Error> {
+    struct Arguments;
+    impl<'de> Visitor<'de> for Arguments {
+        type Value = BTreeMap<String, ArgValue>;
+
+        fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            f.write_str("an object with arguments")
+        }
+
+        fn visit_map<A: MapAccess<'de>>(self, mut json: A) -> std::result::Result<Self::Value, A::Error> {
+            let mut args = BTreeMap::new();
+            while let Some((name, value)) = json.next_entry::<String, ArgValue>()? {
+                if args.insert(name.clone(), value).is_some() {
+                    return Err(serde::de::Error::custom(format!("the argument `{name}` twice")));
+                }
+            }
+            Ok(args)
+        }
+    }
+    json.deserialize_map(Arguments)
 }
 
 impl OperatorDef {
@@ -37,6 +65,7 @@ impl OperatorDef {
             args: BTreeMap::new(),
             device: None,
             name: String::new(),
+            like: BTreeMap::new(),
         }
     }
 
@@ -89,8 +118,11 @@ mod tests {
     fn what_json_cannot_say_and_what_is_not_a_definition_is_refused() {
         let def = OperatorDef::new("LeakyRelu", &["X"], &["Y"]).arg("alpha", ArgValue::Float(f64::INFINITY));
         assert!(def.to_json().is_err());
-        for wrong in ["", "[]", "{}", r#"{"operator": "A", "inputs": [], "outputs": [], "extra": 1}"#] {
+        let twice = r#"{"operator": "A", "inputs": [], "outputs": [], "args": {"alpha": 1, "alpha": 2}}"#;
+        for wrong in ["", "[]", "{}", r#"{"operator": "A", "inputs": [], "outputs": [], "extra": 1}"#, twice] {
             assert!(OperatorDef::from_json(wrong).is_err(), "{wrong}");
         }
+        let told = OperatorDef::from_json(twice).unwrap_err().to_string();
+        assert!(told.contains("the argument `alpha` twice"), "{told}");
     }
 }

@@ -6,8 +6,9 @@ use crate::args::Args;
 use crate::device::{Device, Stream};
 use crate::error::{Error, Result};
 use crate::gradient::Gradient;
-use crate::schema::OpSchema;
-use crate::tensor::{TensorView, TensorViewMut};
+use crate::schema::{OpSchema, OutputTypes};
+use crate::shape::Strides;
+use crate::tensor::{Parts, TensorType, TensorView, TensorViewMut};
 
 /// A call that [`OpSchema::check`] has passed: kernels trust it.
 pub struct Call<'a> {
@@ -33,6 +34,28 @@ pub type Kernel = Arc<dyn Fn(&Call<'_>) -> Result<()> + Send + Sync>;
 
 /// Says in a sentence which path the CPU's kernel would take for a call.
 pub type Explain = fn(&Call<'_>) -> Result<String>;
+
+/// A call that the schema has passed. Whoever made it allocates the outputs, each in its own kind of memory, and runs it.
+pub struct Checked<'a> {
+    schema: &'a OpSchema,
+    kernel: &'a Kernel,
+    /// Where the inputs are and the outputs will be.
+    pub device: Device,
+    /// The types of the outputs.
+    pub outputs: OutputTypes,
+}
+
+impl Checked<'_> {
+    /// The strides that a new output gets.
+    pub fn strides(&self, inputs: &[Option<&Parts>], output: &TensorType) -> Strides {
+        self.schema.output_strides(inputs, output)
+    }
+
+    /// Computes the outputs.
+    pub fn run(&self, call: &Call<'_>) -> Result<()> {
+        (self.kernel)(call)
+    }
+}
 
 /// Everything the registry knows of one name.
 #[derive(Clone)]
@@ -71,6 +94,12 @@ impl Operator {
     pub fn with_explanation(mut self, explain: Explain) -> Self {
         self.explain = Some(explain);
         self
+    }
+
+    /// Checks a whole call and finds its kernel, before anything is allocated or written; see [`OpSchema::check`].
+    pub fn check(&self, inputs: &[Option<&Parts>], outputs: &[Option<&Parts>], args: &Args) -> Result<Checked<'_>> {
+        let (device, outputs) = self.schema.check(inputs, outputs, args)?;
+        Ok(Checked { schema: &self.schema, kernel: self.kernel(device)?, device, outputs })
     }
 
     /// The kinds of devices that have a kernel.

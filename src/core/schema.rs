@@ -133,7 +133,7 @@ pub struct OpSchema {
     pub args: Vec<ArgSpec>,
     /// Pairs of input and output that may be the same memory.
     pub inplace: Vec<(usize, usize)>,
-    /// Whether every output has the first input's type and shape.
+    /// Whether every output has the type and shape of the inputs, which all have the first given one's.
     pub identical: bool,
     /// The input whose memory order the outputs keep.
     pub layout_of: Option<usize>,
@@ -203,7 +203,7 @@ impl OpSchema {
         self
     }
 
-    /// Every input has the first one's type and shape, and so has every output.
+    /// Every input has the type and shape of the first that is given, and so has every output.
     pub fn identical_type_and_shape(mut self) -> Self {
         self.identical = true;
         self
@@ -275,6 +275,9 @@ impl OpSchema {
         if self.identical && self.inputs.is_empty() {
             return refuse("inputs", "none", "at least one, whose type and shape are identical");
         }
+        if self.variadic && self.inputs.is_empty() {
+            return refuse("variadic", "no inputs", "at least one, of which the last may be repeated");
+        }
         if self.inplace.iter().any(|&(input, output)| input >= self.inputs.len() || output >= self.outputs.len()) {
             return refuse("allow_inplace", &format!("{:?}", self.inplace), "places of inputs and outputs");
         }
@@ -304,23 +307,33 @@ impl OpSchema {
         let signature = Signature { operator: &self.name, inputs, args };
         let outputs = match &self.infer {
             Some(infer) => infer(&signature)?,
-            None => {
-                let first = signature.input(0);
-                for (index, other) in inputs.iter().enumerate().skip(1) {
-                    if let Some(other) = other.filter(|other| other.shape != first.shape) {
-                        let takes = format!("{}, the shape of {}", first.shape, self.inputs[0].name);
-                        return Err(Error::shape(&self.name, &self.input_spec(index).name, &other.shape, takes));
-                    }
-                }
-                self.outputs.iter().map(|_| first.clone()).collect()
-            }
+            None => self.infer_identical(inputs)?,
         };
+        // A surplus output would be memory that no kernel writes.
+        if outputs.is_empty() || outputs.len() > self.outputs.len() {
+            let takes = format!("{}, one for each output", self.outputs.len());
+            return Err(Error::argument(&self.name, "infer", format!("{} types", outputs.len()), takes));
+        }
         for (spec, output) in self.outputs.iter().zip(&outputs) {
-            if output.shape.checked_elements(output.dtype).is_none() {
+            if !output.shape.is_addressable(output.dtype) {
                 return Err(Error::shape(&self.name, &spec.name, &output.shape, "a size below 2^63 bytes"));
             }
         }
         Ok(outputs)
+    }
+
+    /// The types of outputs that are like the inputs.
+    fn infer_identical(&self, inputs: &[Option<&TensorType>]) -> Result<OutputTypes> {
+        let mut given = inputs.iter().enumerate().filter_map(|(index, input)| Some((index, (*input)?)));
+        let Some((place, first)) = given.next() else {
+            let takes = "at least one, whose type and shape are the outputs'";
+            return Err(Error::argument(&self.name, "inputs", "none", takes));
+        };
+        for (index, other) in given.filter(|(_, other)| other.shape != first.shape) {
+            let takes = format!("{}, the shape of {}", first.shape, self.input_spec(place).name);
+            return Err(Error::shape(&self.name, &self.input_spec(index).name, &other.shape, takes));
+        }
+        Ok(self.outputs.iter().map(|_| first.clone()).collect())
     }
 
     /// What a call costs, nothing computed.
@@ -376,7 +389,9 @@ impl OpSchema {
         }
     }
 
-    fn check_arity(&self, count: usize, present: impl Fn(usize) -> bool) -> Result<()> {
+    /// Refuses a number of inputs that the schema does not take, and a required one that is not `present`. The rule
+    /// for calls and for definitions alike: inputs may be left out at the end, behind the last required one.
+    pub fn check_arity(&self, count: usize, present: impl Fn(usize) -> bool) -> Result<()> {
         let required = self.inputs.iter().rposition(|input| !input.optional).map_or(0, |last| last + 1);
         if count < required || (count > self.inputs.len() && !self.variadic) {
             let names: Vec<&str> = self.inputs.iter().map(|input| input.name.as_str()).collect();

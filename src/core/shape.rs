@@ -23,6 +23,14 @@ impl Shape {
         (bytes <= isize::MAX as usize).then_some(elements)
     }
 
+    /// Whether an array of this shape can be described: a length of zero needs no memory, yet the strides beside it
+    /// must fit `isize` all the same.
+    pub fn is_addressable(&self, dtype: DType) -> bool {
+        let lengths = self.0.iter().filter(|&&n| n != 0);
+        let bytes = lengths.fold(Some(dtype.size()), |bytes, &n| bytes?.checked_mul(n));
+        bytes.is_some_and(|bytes| bytes <= isize::MAX as usize)
+    }
+
     /// The number of elements of a shape whose size was checked when its tensor was made.
     pub fn elements(&self) -> usize {
         // The other lengths of an empty shape are free: their product may leave 64 bits.
@@ -209,6 +217,8 @@ mod tests {
         assert_eq!(Shape::from([usize::MAX, 2]).checked_elements(DType::Float32), None);
         assert_eq!(Shape::from([1 << 61]).checked_elements(DType::Float64), None);
         assert_eq!(Shape::from([1 << 40, 1 << 40, 0]).elements(), 0);
+        assert!(Shape::from([1 << 40, 0]).is_addressable(DType::Float32));
+        assert!(!Shape::from([1 << 40, 0, 1 << 40]).is_addressable(DType::Float32));
     }
 
     #[test]

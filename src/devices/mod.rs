@@ -50,7 +50,7 @@ pub fn filled(device: Device, kind: &TensorType, value: f64) -> Result<Tensor> {
     use crate::core::dtype::{Compute, Element};
     let tensor = with_element!(kind.dtype, T => {
         let value = T::from_compute(Compute::from_f64(value));
-        Tensor::from_vec(kind.shape.clone(), vec![value; kind.shape.elements()])
+        Tensor::from_vec(kind.shape.clone(), cpu::memory::numbers(value, kind.shape.elements())?)
     })?;
     if device == Device::Cpu { Ok(tensor) } else { copy(&tensor, device) }
 }

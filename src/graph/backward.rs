@@ -152,6 +152,8 @@ struct Builder<'a> {
     operators: Vec<(OperatorDef, Names, Names)>,
     /// For each made blob the name that it would like.
     likes: Vec<String>,
+    /// Gradients that must be like a blob, and the step after which they are there.
+    checks: Vec<(usize, Name, String)>,
     taken: Taken,
 }
 
@@ -187,6 +189,7 @@ impl<'a> Builder<'a> {
             totals: HashMap::new(),
             operators: Vec::new(),
             likes: Vec::new(),
+            checks: Vec::new(),
             taken: Taken(versions.writes.keys().map(|name| (name.to_string(), 0)).collect()),
         })
     }
@@ -269,9 +272,14 @@ impl<'a> Builder<'a> {
             bare.name = step.def.name.clone();
             self.operators.push((bare, inputs, outputs));
         }
+        // Makers of ours give gradients of the right shape; a user's may not, and only a run can tell.
+        let by_user = context::overridden(&def.operator).is_some() || !registry::is_built_in(&def.operator);
         for (place, &value) in plan.input_gradients.iter().zip(&reads) {
             if let Some(place) = place {
                 let name = resolve(place, &made);
+                if by_user && self.versions.overwritten(value, Use::Shape).is_none() {
+                    self.checks.push((self.operators.len().saturating_sub(1), name.clone(), value.0.to_string()));
+                }
                 self.contributions.entry(value).or_default().push(name);
             }
         }
@@ -340,7 +348,13 @@ impl<'a> Builder<'a> {
             outputs: outputs.into_iter().map(&text).collect(),
             ..bare
         });
-        Ok(Backward { operators: operators.collect(), gradients })
+        let mut operators: Vec<OperatorDef> = operators.collect();
+        for (step, gradient, blob) in self.checks {
+            if let Some(step) = operators.get_mut(step) {
+                step.like.insert(text(Some(gradient)), blob);
+            }
+        }
+        Ok(Backward { operators, gradients })
     }
 }
 

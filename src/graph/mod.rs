@@ -7,11 +7,10 @@
 //! - [`context`]: whether the tape records, and gradients used instead of the registered ones
 //!
 //! [`plan`] turns one definition's gradient into places instead of names, for both [`backward`] and
-//! [`tape`]; [`execute`] runs one operator with in-place memory.
+//! [`tape`].
 
 pub mod backward;
 pub mod context;
-mod execute;
 pub mod net;
 pub mod plan;
 pub mod tape;

@@ -11,9 +11,10 @@ use crate::core::error::{Error, Result};
 use crate::core::names;
 use crate::core::operator::Operator;
 use crate::core::tensor::Tensor;
-use crate::graph::execute::{Reuse, execute, shape_of};
 use crate::graph::net::step_name;
 use crate::graph::plan::Use;
+use crate::graph::tape::check_gradient;
+use crate::operators::execute::{Reuse, execute, shape_of};
 use crate::registry;
 
 /// Named tensors. A run that fails leaves every one as it was, and memory that was fed or fetched is
@@ -175,6 +176,12 @@ impl Run<'_> {
                 self.written.insert(name.clone(), output);
             }
         }
+        for (name, like) in &def.like {
+            let (Some(tensor), Some(like)) = (self.find(name), self.find(like)) else {
+                return Err(unknown(&step.name, name, self.before.keys().chain(self.written.keys())));
+            };
+            check_gradient(&step.name, name, tensor, like.kind())?;
+        }
         Ok(())
     }
 
@@ -230,8 +237,11 @@ fn later_uses<'a>(steps: &'a [Step<'_>]) -> Vec<Vec<(&'a str, Option<Use>)>> {
     let mut later: HashMap<&str, Use> = HashMap::new();
     let mut uses = Vec::with_capacity(steps.len());
     for step in steps.iter().rev() {
-        let touched = step.def.inputs.iter().chain(&step.def.outputs).map(String::as_str);
+        let like = step.def.like.iter().flat_map(|(name, like)| [name, like]);
+        let touched = step.def.inputs.iter().chain(&step.def.outputs).chain(like.clone()).map(String::as_str);
         uses.push(touched.map(|name| (name, later.get(name).copied())).collect());
+        let like: Vec<&str> =
+            like.map(String::as_str).filter(|name| !step.def.outputs.iter().any(|o| o == name)).collect();
         for name in &step.def.outputs {
             later.remove(name.as_str());
         }
@@ -239,6 +249,9 @@ fn later_uses<'a>(steps: &'a [Step<'_>]) -> Vec<Vec<(&'a str, Option<Use>)>> {
             let kept = if step.operator.schema.input_spec(index).shape_only { Use::Shape } else { Use::Values };
             let known = later.entry(name).or_insert(kept);
             *known = kept.max(*known);
+        }
+        for name in like {
+            later.entry(name).or_insert(Use::Shape);
         }
     }
     uses.reverse();

@@ -51,6 +51,7 @@ macro_rules! operator_object {
 }
 
 pub mod arithmetic;
+pub mod execute;
 pub mod fused_leaky_relu;
 pub mod leaky_relu;
 pub mod reduce_sum;
@@ -60,11 +61,10 @@ use smallvec::SmallVec;
 
 use crate::core::args::Args;
 use crate::core::blob::Blob;
-use crate::core::device::Stream;
 use crate::core::error::{Error, Result};
-use crate::core::operator::{Call, Operator};
-use crate::core::tensor::{Parts, Tensor, TensorView, TensorViewMut};
-use crate::devices;
+use crate::core::operator::Operator;
+use crate::core::tensor::Tensor;
+use execute::execute;
 
 /// Every folder: what the registry begins with.
 pub const FAMILIES: &[Family] =
@@ -76,26 +76,14 @@ pub struct Family {
     pub operators: fn() -> Vec<Operator>,
     /// Their kernels for CUDA devices.
     #[cfg(feature = "cuda")]
-    pub module: &'static devices::cuda::modules::Module,
+    pub module: &'static crate::devices::cuda::modules::Module,
 }
 
 /// Runs an operator on the device its inputs are on, into new tensors.
 pub fn run_on_device(operator: &Operator, inputs: &[Option<&Tensor>], args: &Args) -> Result<Vec<Tensor>> {
-    let views: SmallVec<[Option<TensorView<'_>>; 4]> = inputs.iter().map(|input| input.map(Tensor::view)).collect();
-    let parts: SmallVec<[Option<&Parts>; 4]> = views.iter().map(|view| view.as_deref()).collect();
-    let (device, kinds) = operator.schema.check(&parts, &[], args)?;
-    let kernel = operator.kernel(device)?;
-    let mut outputs = kinds
-        .into_iter()
-        .map(|kind| {
-            let strides = operator.schema.output_strides(&parts, &kind);
-            devices::allocate(device, kind, strides)
-        })
-        .collect::<Result<Vec<Tensor>>>()?;
-    let targets: SmallVec<[Option<TensorViewMut<'_>>; 2]> = outputs.iter_mut().map(Tensor::view_mut).collect();
-    kernel(&Call { inputs: &views, outputs: &targets, args, stream: Stream::default() })?;
-    drop(targets);
-    Ok(outputs)
+    let wanted: SmallVec<[bool; 2]> = SmallVec::from_elem(true, operator.schema.outputs.len());
+    let outputs = execute(operator, inputs, args, &wanted, None)?;
+    Ok(outputs.into_iter().flatten().collect())
 }
 
 /// Runs an operator object's `run`: blobs in, blobs out, each output replaced once all are computed.

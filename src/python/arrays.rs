@@ -8,9 +8,10 @@ use numpy::{PyArrayDescr, PyArrayDescrMethods, PyUntypedArray, PyUntypedArrayMet
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
+use pyo3::types::PyTuple;
 use smallvec::SmallVec;
 
-use super::errors;
+use super::{entry, errors};
 use crate::core::device::Device;
 use crate::core::dtype::DType;
 use crate::core::shape::{Shape, Strides, is_row_major};
@@ -44,7 +45,7 @@ fn to_array<'py>(operator: &str, argument: &str, object: &Bound<'py, PyAny>) -> 
     static ASARRAY: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
     let py = object.py();
     let asarray = ASARRAY.import(py, "numpy", "asarray")?;
-    let converted = asarray.call1((object,)).map_err(|failure| {
+    let converted = entry::call(asarray, &PyTuple::new(py, [object])?, None).map_err(|failure| {
         if !(failure.is_instance_of::<PyValueError>(py) || failure.is_instance_of::<PyTypeError>(py)) {
             return failure;
         }
@@ -154,6 +155,13 @@ pub fn parts_of(array: &Bound<'_, PyUntypedArray>, dtype: DType) -> Parts {
         strides: Strides::from_slice(array.strides()),
         device: Device::Cpu,
     }
+}
+
+/// Whether an array's elements are still where these parts, once taken from it, say.
+pub fn is_at(array: &Bound<'_, PyUntypedArray>, parts: &Parts) -> bool {
+    // SAFETY: as in `parts_of`.
+    let pointer = unsafe { (*_PyArray_GET_ITEM_DATA(array.as_array_ptr())).data.cast::<u8>() };
+    pointer == parts.pointer && array.shape() == &parts.kind.shape[..] && array.strides() == &parts.strides[..]
 }
 
 /// Whether an array may be written to.

@@ -1,16 +1,16 @@
 //! Operators on tensors: run, recorded where a gradient is needed, and run backward.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
+use firelu_guarded::guarded;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyTuple};
 
-use super::custom;
 use super::errors::{self, raise};
-use super::foreign::{HELD_BYTES, internal_error};
+use super::foreign::HELD_BYTES;
 use super::tensor::{PyTensor, tensor_from};
+use super::{custom, entry};
 use crate::core::args::{ArgValue, Args};
 use crate::core::dtype::DType;
 use crate::core::error::Result;
@@ -24,6 +24,7 @@ use crate::{devices, registry};
 #[pyclass(frozen, module = "firelu._firelu", name = "Context")]
 pub struct PyContext(Context);
 
+#[guarded]
 #[pymethods]
 impl PyContext {
     #[new]
@@ -65,20 +66,11 @@ fn current(py: Python<'_>) -> PyResult<Context> {
     Ok(context.cast::<PyContext>()?.get().0.clone())
 }
 
-/// Runs `body` in the caller's context, without the interpreter where `bytes` of work are worth it. No
-/// panic passes.
-pub fn compute<T: Send>(
-    py: Python<'_>,
-    what: &str,
-    bytes: usize,
-    body: impl FnOnce() -> Result<T> + Send,
-) -> PyResult<T> {
+/// Runs `body` in the caller's context, without the interpreter where `bytes` of work are worth it.
+pub fn compute<T: Send>(py: Python<'_>, bytes: usize, body: impl FnOnce() -> Result<T> + Send) -> PyResult<T> {
     let context = current(py)?;
-    let guarded = || catch_unwind(AssertUnwindSafe(|| with_context(context, body)));
-    match if bytes <= HELD_BYTES { guarded() } else { py.detach(guarded) } {
-        Ok(result) => result.map_err(raise),
-        Err(panic) => Err(internal_error(py, what, panic.as_ref())),
-    }
+    let run = || with_context(context, body);
+    if bytes <= HELD_BYTES { run() } else { entry::detach(py, run) }.map_err(raise)
 }
 
 /// Runs a looked-up operator on tensors; arrays among them become constants.
@@ -104,7 +96,7 @@ pub fn run<'py>(operator: &Operator, inputs: &Bound<'py, PyTuple>, args: &Args) 
 
 fn apply(py: Python<'_>, operator: &Operator, inputs: &[Option<Variable>], args: &Args) -> PyResult<Vec<Variable>> {
     let bytes = inputs.iter().flatten().map(|input| input.value().kind().bytes()).sum();
-    let outputs = compute(py, &operator.schema.name, bytes, || {
+    let outputs = compute(py, bytes, || {
         let inputs: Vec<Option<&Variable>> = inputs.iter().map(Option::as_ref).collect();
         tape::apply_operator(operator, &inputs, args, &vec![true; operator.schema.outputs.len()])
     })?;
@@ -163,6 +155,7 @@ fn is_array_like(object: &Bound<'_, PyAny>) -> PyResult<bool> {
 }
 
 /// See `firelu.grad`: the gradient of each input, zeros where no output depends on it.
+#[guarded]
 #[pyfunction]
 #[pyo3(signature = (outputs, inputs, grad_outputs, retain_graph, create_graph))]
 fn grad(
@@ -178,7 +171,7 @@ fn grad(
     let starts: Vec<Option<Variable>> =
         grad_outputs.iter().map(|start| start.as_ref().map(|start| start.get().variable())).collect();
     let options = BackwardOptions { retain_graph, create_graph };
-    let found: PyResult<Vec<Variable>> = compute(py, "grad", usize::MAX, || {
+    let found: PyResult<Vec<Variable>> = compute(py, usize::MAX, || {
         let found = tape::grad(&outputs, &inputs, &starts, options)?;
         let zeros = |input: &Variable| devices::filled(input.value().device(), input.value().kind(), 0.0);
         let filled = found.into_iter().zip(&inputs);
@@ -209,13 +202,13 @@ pub fn backward(
         },
     };
     let options = BackwardOptions { retain_graph, create_graph: false };
-    compute(py, "backward", usize::MAX, || variable.backward(gradient, options))
+    compute(py, usize::MAX, || variable.backward(gradient, options))
 }
 
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     let py = module.py();
     let default = PyDict::new(py);
-    default.set_item("default", Bound::new(py, PyContext::new())?)?;
+    default.set_item("default", Bound::new(py, PyContext(Context::default()))?)?;
     let variable = py.import("contextvars")?.getattr("ContextVar")?.call(("firelu_context",), Some(&default))?;
     module.add("context_variable", VARIABLE.get_or_init(py, || variable.unbind()))?;
     module.add_class::<PyContext>()?;

@@ -1,11 +1,16 @@
 //! What CUDA offers here, for whoever asks `firelu doctor`.
 
+use firelu_guarded::guarded;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
+
+#[cfg(feature = "cuda")]
+use super::entry;
 
 /// Say whether CUDA can be used and why, and describe each device.
 ///
 /// Asking starts the driver and loads the kernels, which nothing does before the first tensor on a device.
+#[guarded]
 #[pyfunction]
 fn cuda_status(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
     let status = PyDict::new(py);
@@ -33,10 +38,10 @@ fn driver(py: Python<'_>) -> Result<Driver<'_>, String> {
     use crate::devices::cuda::{available, context};
     use crate::registry::cuda_modules;
 
-    let driver = py.detach(available::driver)?;
+    let driver = entry::detach(py, available::driver)?;
     let version = available::version_name(driver.version);
     let describe = |ordinal: u32| {
-        let found = py.detach(|| {
+        let found = entry::detach(py, || {
             let context = context::context(ordinal)?;
             Ok::<_, crate::Error>((context.describe()?, context.load_all(cuda_modules())))
         });

@@ -1,24 +1,27 @@
 //! Operators and gradients that a user writes in Python.
 
+use firelu_guarded::guarded;
 use numpy::PyUntypedArray;
 use pyo3::IntoPyObjectExt;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyTuple};
 
-use super::arrays;
 use super::definitions::{PyOperatorDef, arg_to_python};
 use super::errors::{self, custom, raise};
 use super::run::arg_value;
+use super::{arrays, entry};
 use crate::core::args::{ArgSpec, Args};
+use crate::core::dtype::DType;
 use crate::core::error::{Error, Result};
 use crate::core::gradient::{Gradient, GradientDefs, GradientRequest};
 use crate::core::operator::{Call, Operator};
 use crate::core::schema::{InputSpec, OpSchema, OutputTypes, Signature};
-use crate::core::tensor::{TensorType, TensorView, TensorViewMut};
+use crate::core::tensor::{Parts, TensorType, TensorView, TensorViewMut};
 use crate::devices::cpu::assign::assign;
 use crate::registry;
 
 /// Register an operator whose kernel is a Python function; see `firelu.register_operator`.
+#[guarded]
 #[pyfunction]
 #[pyo3(signature = (
     name, kernel, inputs, outputs, args, doc, optional, shape_only, variadic, inplace, infer, gradient
@@ -76,17 +79,18 @@ fn register_operator(
     schema = match infer {
         None => schema.identical_type_and_shape(),
         Some(infer) => {
-            let (infer, count, specs) = (infer.unbind(), inputs.len(), schema.args.clone());
+            let (infer, count, results, specs) = (infer.unbind(), inputs.len(), outputs.len(), schema.args.clone());
             schema.tensor_inference_function(move |signature| {
-                Python::attach(|py| {
-                    infer_types(infer.bind(py), count, &specs, signature).map_err(|e| custom(py, signature.operator, e))
+                entry::attach(|py| {
+                    let types = infer_types(infer.bind(py), (count, results), &specs, signature);
+                    types.map_err(|e| custom(py, signature.operator, e))
                 })
             })
         }
     };
     let (kernel, run_schema) = (kernel.unbind(), schema.clone());
     let mut operator = Operator::new(schema, move |call| {
-        Python::attach(|py| run_kernel(kernel.bind(py), &run_schema, call).map_err(|e| custom(py, &run_schema.name, e)))
+        entry::attach(|py| run_kernel(kernel.bind(py), &run_schema, call).map_err(|e| custom(py, &run_schema.name, e)))
     });
     if let Some(maker) = gradient {
         operator.gradient = self::gradient(name, &maker)?;
@@ -95,6 +99,7 @@ fn register_operator(
 }
 
 /// Give a registered operator its gradient; see `firelu.register_gradient`.
+#[guarded]
 #[pyfunction]
 fn register_gradient(name: &str, maker: &Bound<'_, PyAny>) -> PyResult<()> {
     registry::set_gradient(name, gradient(name, maker)?).map_err(raise)
@@ -113,13 +118,15 @@ pub fn gradient(name: &str, maker: &Bound<'_, PyAny>) -> PyResult<Gradient> {
     }
     let maker = maker.clone().unbind();
     Ok(Gradient::defined(move |request: &GradientRequest<'_>| {
-        Python::attach(|py| make(maker.bind(py), request).map_err(|failure| custom(py, &request.def.operator, failure)))
+        entry::attach(|py| make(maker.bind(py), request).map_err(|failure| custom(py, &request.def.operator, failure)))
     }))
 }
 
 fn make(maker: &Bound<'_, PyAny>, request: &GradientRequest<'_>) -> PyResult<GradientDefs> {
     let py = maker.py();
-    let answer = maker.call1((PyOperatorDef(request.def.clone()), request.output_gradients.to_vec()))?;
+    let gradients = request.output_gradients.to_vec();
+    let arguments = (PyOperatorDef(request.def.clone()), gradients).into_pyobject(py)?;
+    let answer = entry::call(maker, &arguments, None)?;
     let refuse = || {
         let (name, got) = (&request.def.operator, super::settings::short_repr(&answer));
         let takes = "a list of OperatorDef and a list with the name of each input's gradient, None where it is zero";
@@ -144,7 +151,7 @@ fn keywords<'py>(py: Python<'py>, specs: &[ArgSpec], args: &Args) -> PyResult<Bo
 /// Asks the user's function for the output types.
 fn infer_types(
     infer: &Bound<'_, PyAny>,
-    inputs: usize,
+    (inputs, outputs): (usize, usize),
     specs: &[ArgSpec],
     signature: &Signature<'_>,
 ) -> PyResult<OutputTypes> {
@@ -158,13 +165,18 @@ fn infer_types(
         }
     });
     let types = PyList::new(py, types.collect::<PyResult<Vec<_>>>()?)?;
-    let answer = infer.call((types,), Some(&keywords(py, specs, signature.args)?))?;
+    let (types, keywords) = (PyTuple::new(py, [types])?, keywords(py, specs, signature.args)?);
+    let answer = entry::call(infer, &types, Some(&keywords))?;
     let name = signature.operator;
     let pairs: Vec<(Bound<'_, PyAny>, Bound<'_, PyAny>)> = answer.extract().map_err(|_| {
         let got = super::settings::short_repr(&answer);
         let message = format!("{name}: infer: got {got}, takes a list of (shape, dtype), one for each output");
         errors::new(py, "ArgumentError", message)
     })?;
+    if pairs.len() != outputs {
+        let message = format!("{name}: infer: got {} types, takes {outputs}, one for each output", pairs.len());
+        return Err(errors::new(py, "ArgumentError", message));
+    }
     let parse = |(shape, dtype): (Bound<'_, PyAny>, Bound<'_, PyAny>)| {
         Ok(TensorType::new(arrays::parse_shape(name, &shape)?, arrays::parse_dtype(name, &dtype)?))
     };
@@ -180,7 +192,7 @@ fn run_kernel(kernel: &Bound<'_, PyAny>, schema: &OpSchema, call: &Call<'_>) -> 
         Some(Some(view)) => array_copy(py, view).map(Bound::into_any),
     });
     let inputs = PyTuple::new(py, inputs.collect::<PyResult<Vec<_>>>()?)?;
-    let answer = kernel.call(inputs, Some(&keywords(py, &schema.args, call.args)?))?;
+    let answer = entry::call(kernel, &inputs, Some(&keywords(py, &schema.args, call.args)?))?;
     let answers = match answer.cast::<PyTuple>() {
         Ok(tuple) => tuple.clone(),
         Err(_) => PyTuple::new(py, [answer])?,
@@ -189,41 +201,42 @@ fn run_kernel(kernel: &Bound<'_, PyAny>, schema: &OpSchema, call: &Call<'_>) -> 
         let (name, got, count) = (&schema.name, answers.len(), schema.outputs.len());
         return Err(errors::new(py, "ArgumentError", format!("{name}: kernel: got {got} results, takes {count}")));
     }
-    // All results are checked before the first output is written.
-    let mut results = Vec::new();
+    // All results are converted before the address of one is taken, and checked before the first output is written.
+    let mut converted = Vec::new();
     for (index, answer) in answers.iter().enumerate() {
         let Some(target) = &call.outputs[index] else { continue };
-        results.push((target, result(schema, index, &answer, target)?));
+        converted.push((index, target, arrays::as_float_array(&schema.name, &schema.outputs[index].name, &answer)?));
     }
-    for (target, (array, parts)) in results {
-        // SAFETY: the array object owns this memory and lives to the end of this step.
+    let mut results = Vec::new();
+    for (index, target, (array, dtype)) in &converted {
+        results.push((*target, checked_parts(schema, *index, array, *dtype, target).map_err(raise)?));
+    }
+    for (target, parts) in results {
+        // SAFETY: the array in `converted` owns this memory, lives to the end of this function, and has not changed since:
+        // no Python code runs in between.
         let view = unsafe { TensorView::from_parts(parts) };
         assign(target, &view).map_err(raise)?;
-        drop(array);
     }
     Ok(())
 }
 
-type Answer<'py> = (Bound<'py, PyUntypedArray>, crate::core::tensor::Parts);
-
-fn result<'py>(
+/// Where a result of the user's kernel is; refused where it is not of the output's type.
+fn checked_parts(
     schema: &OpSchema,
     index: usize,
-    answer: &Bound<'py, PyAny>,
+    array: &Bound<'_, PyUntypedArray>,
+    dtype: DType,
     target: &TensorViewMut<'_>,
-) -> PyResult<Answer<'py>> {
+) -> Result<Parts> {
     let output = &schema.outputs[index].name;
-    let (array, dtype) = arrays::as_float_array(&schema.name, output, answer)?;
-    let parts = arrays::parts_of(&array, dtype);
-    let check: Result<()> = if parts.kind.shape != target.kind.shape {
-        Err(Error::shape(&schema.name, output, &parts.kind.shape, &target.kind.shape))
-    } else if dtype != target.dtype() {
-        Err(Error::dtype(&schema.name, output, dtype, target.dtype()))
-    } else {
-        Ok(())
-    };
-    check.map_err(raise)?;
-    Ok((array, parts))
+    let parts = arrays::parts_of(array, dtype);
+    if parts.kind.shape != target.kind.shape {
+        return Err(Error::shape(&schema.name, output, &parts.kind.shape, &target.kind.shape));
+    }
+    if dtype != target.dtype() {
+        return Err(Error::dtype(&schema.name, output, dtype, target.dtype()));
+    }
+    Ok(parts)
 }
 
 fn array_copy<'py>(py: Python<'py>, view: &TensorView<'_>) -> PyResult<Bound<'py, PyUntypedArray>> {

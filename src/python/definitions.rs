@@ -1,5 +1,8 @@
 //! `OperatorDef`, `create_operator` and `get_gradient_defs`.
 
+use std::collections::BTreeMap;
+
+use firelu_guarded::guarded;
 use pyo3::IntoPyObjectExt;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
@@ -16,6 +19,7 @@ use crate::registry;
 #[derive(Clone, PartialEq)]
 pub struct PyOperatorDef(pub OperatorDef);
 
+#[guarded]
 #[pymethods]
 impl PyOperatorDef {
     #[getter]
@@ -47,6 +51,12 @@ impl PyOperatorDef {
         &self.0.name
     }
 
+    /// Blobs that must have another blob's shape and dtype once this step has run.
+    #[getter]
+    fn like(&self) -> BTreeMap<String, String> {
+        self.0.like.clone()
+    }
+
     /// The definition as JSON text.
     fn to_json(&self) -> PyResult<String> {
         self.0.to_json().map_err(raise)
@@ -70,6 +80,7 @@ impl PyOperatorDef {
         if !def.name.is_empty() {
             parts.push(format!("name={:?}", def.name));
         }
+        parts.extend(def.like.iter().map(|(name, like)| format!("{name} like {like}")));
         format!("OperatorDef({})", parts.join(", "))
     }
 }
@@ -100,6 +111,7 @@ fn blob_names(operator: &str, argument: &str, object: &Bound<'_, PyAny>) -> PyRe
 }
 
 /// Make an operator definition; its names and arguments are checked now.
+#[guarded]
 #[pyfunction]
 #[pyo3(signature = (operator, inputs, outputs, *, device=None, name="", **args))]
 fn create_operator(
@@ -129,6 +141,7 @@ fn create_operator(
 }
 
 /// The backward definitions of a definition, and the names of the input gradients (None where zero).
+#[guarded]
 #[pyfunction]
 fn get_gradient_defs<'py>(
     py: Python<'py>,

@@ -1,14 +1,13 @@
 //! Calls on memory that other libraries own: pointers in, pointers out.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
-
 use pyo3::prelude::*;
 use smallvec::SmallVec;
 
-use super::errors::{self, raise};
+use super::entry;
+use super::errors::raise;
 use crate::core::args::Args;
-use crate::core::device::{Device, Stream};
-use crate::core::operator::{Call, Operator};
+use crate::core::device::Stream;
+use crate::core::operator::{Call, Checked};
 use crate::core::tensor::{Parts, TensorView, TensorViewMut};
 use crate::devices::cpu::parallel;
 
@@ -24,21 +23,19 @@ pub struct Setting {
     pub threads: Option<usize>,
 }
 
-/// Runs the kernel of a checked call, with the interpreter released where the work is worth it.
+/// Runs a checked call, with the interpreter released where the work is worth it.
 ///
 /// # Safety
-/// The parts must have passed the schema's check together; the memory they describe must stay allocated
+/// The parts must be those that passed the check, beside new outputs; the memory they describe must stay allocated
 /// until the call returns (on a CUDA device, until the stream has got to it), and outputs must be writable.
 pub unsafe fn compute(
     py: Python<'_>,
-    operator: &Operator,
-    device: Device,
+    checked: &Checked<'_>,
     inputs: &[Option<&Parts>],
     outputs: &[Option<&Parts>],
     args: &Args,
     setting: Setting,
 ) -> PyResult<()> {
-    let kernel = operator.kernel(device).map_err(raise)?;
     // SAFETY: the caller keeps the memory, and the check has seen to bounds and overlaps.
     let read = |parts: &Parts| unsafe { TensorView::from_parts(parts.clone()) };
     // SAFETY: as above; outputs are writable.
@@ -55,21 +52,8 @@ pub unsafe fn compute(
     let call = Call { inputs: &sources, outputs: &targets, args, stream: setting.stream };
     let bytes: usize = outputs.iter().flatten().map(|parts| parts.kind.bytes()).sum();
     let run = || match setting.threads {
-        Some(threads) => parallel::with_threads(threads, || kernel(&call)),
-        None => kernel(&call),
+        Some(threads) => parallel::with_threads(threads, || checked.run(&call)),
+        None => checked.run(&call),
     };
-    let guarded = || catch_unwind(AssertUnwindSafe(run));
-    let outcome = if bytes <= HELD_BYTES { guarded() } else { py.detach(guarded) };
-    match outcome {
-        Ok(result) => result.map_err(raise),
-        Err(panic) => Err(internal_error(py, &operator.schema.name, panic.as_ref())),
-    }
-}
-
-/// A defect of firelu's own, as an ordinary exception: no panic reaches Python.
-#[cold]
-pub fn internal_error(py: Python<'_>, operator: &str, panic: &(dyn std::any::Any + Send)) -> PyErr {
-    let text = panic.downcast_ref::<String>().map(String::as_str).or(panic.downcast_ref::<&str>().copied());
-    let message = format!("{operator}: internal error, please report it: {}", text.unwrap_or("unknown"));
-    errors::new(py, "FireluError", message)
+    if bytes <= HELD_BYTES { run() } else { entry::detach(py, run) }.map_err(raise)
 }

@@ -3,6 +3,7 @@
 use std::ffi::{CStr, c_void};
 use std::sync::Arc;
 
+use firelu_guarded::guarded;
 use pyo3::exceptions::{PyBufferError, PyTypeError};
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -281,6 +282,7 @@ impl Drop for Owner {
 }
 
 /// Share the memory of an object with `__dlpack__`; see `firelu.from_dlpack`.
+#[guarded]
 #[pyfunction]
 fn from_dlpack(py: Python<'_>, object: &Bound<'_, PyAny>) -> PyResult<PyTensor> {
     if !object.hasattr("__dlpack__")? || !object.hasattr("__dlpack_device__")? {

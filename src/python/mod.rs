@@ -6,6 +6,7 @@ mod cuda;
 mod custom;
 mod definitions;
 mod device;
+mod entry;
 mod errors;
 mod exchange;
 mod foreign;
@@ -21,6 +22,7 @@ use pyo3::prelude::*;
 
 #[pymodule]
 fn _firelu(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    crate::devices::cpu::fork::register();
     crate::devices::cpu::parallel::INTERRUPT_CHECK.get_or_init(|| run::interrupted);
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     run::register(module)?;
@@ -34,5 +36,5 @@ fn _firelu(module: &Bound<'_, PyModule>) -> PyResult<()> {
     workspace::register(module)?;
     custom::register(module)?;
     torch::register(module)?;
-    Ok(())
+    settings::warn_of_environment(module.py())
 }

@@ -2,6 +2,8 @@
 
 use std::sync::{Arc, Mutex};
 
+use firelu_guarded::guarded;
+use numpy::{PyUntypedArray, PyUntypedArrayMethods};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyList, PyString, PyTuple};
 use smallvec::SmallVec;
@@ -9,9 +11,10 @@ use smallvec::SmallVec;
 use super::errors::{self, raise};
 use super::foreign::{self, Setting};
 use super::tensor::PyTensor;
-use super::{arrays, autograd, device, settings};
-use crate::core::args::{ArgKind, ArgSpec, ArgValue, Args};
+use super::{arrays, autograd, device, entry, settings};
+use crate::core::args::{ArgSpec, ArgValue, Args};
 use crate::core::device::Device;
+use crate::core::dtype::DType;
 use crate::core::operator::Operator;
 use crate::core::schema::OpSchema;
 use crate::core::shape::Strides;
@@ -104,6 +107,7 @@ pub struct BoundOperator {
     recent: RecentArgs,
 }
 
+#[guarded]
 #[pymethods]
 impl BoundOperator {
     /// Look an operator up by name.
@@ -134,7 +138,7 @@ impl BoundOperator {
     /// Checks arguments that are not those of the last call.
     fn check(&self, given: &Bound<'_, PyTuple>) -> PyResult<Arc<Args>> {
         let expanded = match &self.expand {
-            Some(expand) => expand.bind(given.py()).call1(given.clone())?.cast_into::<PyTuple>()?,
+            Some(expand) => entry::call(expand.bind(given.py()), given, None)?.cast_into::<PyTuple>()?,
             None => given.clone(),
         };
         let args = positional_args(&self.operator.schema, &expanded.iter().collect::<SmallVec<[_; 10]>>())?;
@@ -144,6 +148,7 @@ impl BoundOperator {
 }
 
 /// Runs an operator by name; keyword arguments are the operator's.
+#[guarded]
 #[pyfunction]
 #[pyo3(signature = (name, *inputs, device=None, out=None, **args))]
 fn run_operator<'py>(
@@ -201,10 +206,15 @@ pub fn arg_value(operator: &str, name: &str, spec: Option<&ArgSpec>, value: &Bou
         }
         return value.extract().map(ArgValue::Floats).map_err(|_| refuse());
     }
-    // numpy's scalars and other numbers say what they are by what they convert to.
-    if matches!(spec.map(|spec| spec.kind), Some(ArgKind::Bool))
-        && value.get_type().name().is_ok_and(|n| n == "bool" || n == "bool_")
+    // An array without dimensions is the number in it.
+    if let Ok(array) = value.cast::<PyUntypedArray>()
+        && array.ndim() == 0
     {
+        return arg_value(operator, name, spec, &array.call_method0("item")?);
+    }
+    // numpy's scalars and other numbers say what they are by what they convert to; a truth value is no number.
+    let class = value.get_type();
+    if class.name().is_ok_and(|n| n == "bool" || n == "bool_") && class.module().is_ok_and(|m| m == "numpy") {
         return value.is_truthy().map(ArgValue::Bool);
     }
     if value.hasattr("__index__")? {
@@ -216,11 +226,43 @@ pub fn arg_value(operator: &str, name: &str, spec: Option<&ArgSpec>, value: &Bou
     Err(refuse())
 }
 
-/// A tensor on its way in or out: the object that keeps its memory, and where that memory is.
+/// A tensor on its way in or out: the object that keeps its memory.
 struct Held<'py> {
-    parts: Parts,
     owner: Bound<'py, PyAny>,
-    is_tensor: bool,
+    memory: Memory,
+}
+
+/// Where an object's memory is.
+enum Memory {
+    /// There, as long as the object lives.
+    Fixed(Parts),
+    /// Where numpy says: an array can be resized by any Python code, so it is asked when all others are converted.
+    Array(DType),
+}
+
+impl<'py> Held<'py> {
+    fn is_tensor(&self) -> bool {
+        matches!(self.memory, Memory::Fixed(_))
+    }
+
+    fn array(&self) -> &Bound<'py, PyUntypedArray> {
+        self.owner.cast().expect("an array was held")
+    }
+
+    fn parts(&self) -> Parts {
+        match &self.memory {
+            Memory::Fixed(parts) => parts.clone(),
+            Memory::Array(dtype) => arrays::parts_of(self.array(), *dtype),
+        }
+    }
+
+    /// Whether its memory is still what these parts say.
+    fn is_still(&self, parts: &Parts) -> bool {
+        match &self.memory {
+            Memory::Fixed(_) => true,
+            Memory::Array(_) => arrays::is_at(self.array(), parts),
+        }
+    }
 }
 
 fn hold<'py>(operator: &Operator, index: usize, object: Bound<'py, PyAny>) -> PyResult<Option<Held<'py>>> {
@@ -228,8 +270,8 @@ fn hold<'py>(operator: &Operator, index: usize, object: Bound<'py, PyAny>) -> Py
         return Ok(None);
     }
     if let Ok(tensor) = object.cast::<PyTensor>() {
-        let parts = tensor.get().parts();
-        return Ok(Some(Held { parts, owner: object, is_tensor: true }));
+        let memory = Memory::Fixed(tensor.get().parts());
+        return Ok(Some(Held { owner: object, memory }));
     }
     if let Some(foreign) = hold_foreign(&object)? {
         return Ok(Some(foreign));
@@ -237,17 +279,18 @@ fn hold<'py>(operator: &Operator, index: usize, object: Bound<'py, PyAny>) -> Py
     let schema = &operator.schema;
     let argument = if schema.inputs.is_empty() { "inputs" } else { &schema.input_spec(index).name };
     let (array, dtype) = arrays::as_float_array(&schema.name, argument, &object)?;
-    Ok(Some(Held { parts: arrays::parts_of(&array, dtype), owner: array.into_any(), is_tensor: false }))
+    Ok(Some(Held { owner: array.into_any(), memory: Memory::Array(dtype) }))
 }
 
 /// Device memory of another library, used where it is; arrays of numpy are not asked.
 fn hold_foreign<'py>(object: &Bound<'py, PyAny>) -> PyResult<Option<Held<'py>>> {
-    if object.is_instance_of::<numpy::PyUntypedArray>() {
+    if object.is_instance_of::<PyUntypedArray>() {
         return Ok(None);
     }
     let Some(tensor) = device::import(object)? else { return Ok(None) };
     let owner = Bound::new(object.py(), PyTensor::from(tensor))?;
-    Ok(Some(Held { parts: owner.get().parts(), owner: owner.into_any(), is_tensor: true }))
+    let memory = Memory::Fixed(owner.get().parts());
+    Ok(Some(Held { owner: owner.into_any(), memory }))
 }
 
 /// The caller's outputs: nothing, one, or a tuple with `None` where a new one is wanted.
@@ -279,13 +322,13 @@ fn hold_output<'py>(operator: &Operator, object: Bound<'py, PyAny>) -> PyResult<
     }
     if let Ok(tensor) = object.cast::<PyTensor>() {
         autograd::check_writable(&operator.schema.name, tensor.get(), py)?;
-        let parts = tensor.get().parts();
-        return Ok(Some(Held { parts, owner: object, is_tensor: true }));
+        let memory = Memory::Fixed(tensor.get().parts());
+        return Ok(Some(Held { owner: object, memory }));
     }
     if let Some(foreign) = hold_foreign(&object)? {
         return Ok(Some(Held { owner: object, ..foreign }));
     }
-    let Ok(array) = object.cast::<numpy::PyUntypedArray>().cloned() else {
+    let Ok(array) = object.cast::<PyUntypedArray>().cloned() else {
         let got = object.get_type().name()?.to_string();
         return refuse("ArgumentError", &got, "a numpy array, a firelu.Tensor or None");
     };
@@ -299,7 +342,7 @@ fn hold_output<'py>(operator: &Operator, object: Bound<'py, PyAny>) -> PyResult<
     if !arrays::is_writeable(&array) {
         return refuse("ArgumentError", "a read-only array", "one that can be written to");
     }
-    Ok(Some(Held { parts: arrays::parts_of(&array, dtype), owner: object, is_tensor: false }))
+    Ok(Some(Held { owner: object, memory: Memory::Array(dtype) }))
 }
 
 /// Runs a looked-up operator. Tensors in give tensors out, recorded where they require a gradient; arrays
@@ -317,41 +360,50 @@ pub fn run<'py>(
             Some(_) => autograd::refuse_recording(&operator.schema.name, inputs)?,
         }
     }
+    // Every operand is converted before the first address is taken: converting may run any Python code.
     let mut held: SmallVec<[Option<Held<'py>>; 4]> = SmallVec::new();
     for (index, object) in inputs.iter().enumerate() {
         held.push(hold(operator, index, object)?);
     }
     let given = hold_outputs(operator, out)?;
-    let mut parts: SmallVec<[Option<&Parts>; 4]> = SmallVec::new();
-    for held in &held {
-        parts.push(held.as_ref().map(|held| &held.parts));
+    let mut memory: SmallVec<[Option<Parts>; 6]> = SmallVec::new();
+    for held in held.iter().chain(&given) {
+        memory.push(held.as_ref().map(Held::parts));
     }
-    let given_parts: SmallVec<[Option<&Parts>; 2]> =
-        given.iter().map(|held| held.as_ref().map(|held| &held.parts)).collect();
-    let schema = &operator.schema;
-    let (device, kinds) = schema.check(&parts, &given_parts, args).map_err(raise)?;
-    drop(given_parts);
-    operator.kernel(device).map_err(raise)?;
+    let mut parts: SmallVec<[Option<&Parts>; 6]> = SmallVec::new();
+    for memory in &memory {
+        parts.push(memory.as_ref());
+    }
+    let (parts, given_parts) = parts.split_at(held.len());
+    let checked = operator.check(parts, given_parts, args).map_err(raise)?;
 
-    let as_tensors = device != Device::Cpu || held.iter().flatten().any(|held| held.is_tensor);
-    let mut given = given.into_iter();
+    let as_tensors = checked.device != Device::Cpu || held.iter().flatten().any(Held::is_tensor);
+    let mut given_out = given.into_iter();
     let mut results: SmallVec<[Held<'py>; 2]> = SmallVec::new();
-    for kind in &kinds {
-        results.push(match given.next().flatten() {
-            Some(held) => held,
-            None => allocate(py, device, kind, &schema.output_strides(&parts, kind), as_tensors)?,
-        });
+    let mut targets: SmallVec<[Parts; 2]> = SmallVec::new();
+    for (place, kind) in checked.outputs.iter().enumerate() {
+        let (result, target) = match (given_out.next().flatten(), given_parts.get(place).copied().flatten()) {
+            (Some(held), Some(parts)) => (held, parts.clone()),
+            _ => allocate(py, checked.device, kind, &checked.strides(parts, kind), as_tensors)?,
+        };
+        results.push(result);
+        targets.push(target);
     }
-
-    let mut targets: SmallVec<[Option<&Parts>; 2]> = SmallVec::new();
-    for result in &results {
-        targets.push(Some(&result.parts));
+    let mut outputs: SmallVec<[Option<&Parts>; 2]> = SmallVec::new();
+    for target in &targets {
+        outputs.push(Some(target));
+    }
+    // A user's inference, or a destructor, may have run since.
+    let inputs_now = held.iter().flatten().zip(parts.iter().copied().flatten());
+    if !inputs_now.chain(results.iter().zip(&targets)).all(|(held, parts)| held.is_still(parts)) {
+        let got = "an array that was resized while the call was prepared";
+        let message = format!("{}: inputs: got {got}, takes arrays that stay as they are", operator.schema.name);
+        return Err(errors::new(py, "ArgumentError", message));
     }
     // SAFETY: the objects in `held` and `results` stay alive to the end of this function and own the
     // memory that their parts describe; `check` refused outputs that share memory among themselves or
     // with an input, except in place.
-    unsafe { foreign::compute(py, operator, device, &parts, &targets, args, Setting::default())? };
-    drop(targets);
+    unsafe { foreign::compute(py, &checked, parts, &outputs, args, Setting::default())? };
 
     if results.len() == 1 {
         return Ok(results.pop().expect("one result").owner);
@@ -365,19 +417,21 @@ fn allocate<'py>(
     kind: &TensorType,
     strides: &Strides,
     as_tensor: bool,
-) -> PyResult<Held<'py>> {
+) -> PyResult<(Held<'py>, Parts)> {
     if as_tensor {
         let tensor = devices::allocate(device, kind.clone(), strides.clone()).map_err(raise)?;
         let owner = Bound::new(py, PyTensor::from(tensor))?;
-        return Ok(Held { parts: owner.get().parts(), owner: owner.into_any(), is_tensor: true });
+        let parts = owner.get().parts();
+        return Ok((Held { owner: owner.into_any(), memory: Memory::Fixed(parts.clone()) }, parts));
     }
     let array = arrays::new_array(py, kind, strides)?;
-    Ok(Held { parts: arrays::parts_of(&array, kind.dtype), owner: array.into_any(), is_tensor: false })
+    let parts = arrays::parts_of(&array, kind.dtype);
+    Ok((Held { owner: array.into_any(), memory: Memory::Array(kind.dtype) }, parts))
 }
 
 /// Whether the user asked to stop. The exception stays pending in this thread for [`raise`].
 pub fn interrupted() -> bool {
-    Python::try_attach(|py| match py.check_signals() {
+    entry::try_attach(|py| match py.check_signals() {
         Ok(()) => false,
         Err(error) => {
             error.restore(py);

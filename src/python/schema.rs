@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use firelu_guarded::guarded;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyString, PyTuple};
 use smallvec::SmallVec;
@@ -50,6 +51,7 @@ struct PyOpCost {
 #[pyclass(frozen, module = "firelu", name = "OpSchema")]
 struct PyOpSchema(Arc<Operator>);
 
+#[guarded]
 #[pymethods]
 impl PyInput {
     fn __repr__(&self) -> String {
@@ -59,6 +61,7 @@ impl PyInput {
     }
 }
 
+#[guarded]
 #[pymethods]
 impl PyOutput {
     fn __repr__(&self) -> String {
@@ -66,6 +69,7 @@ impl PyOutput {
     }
 }
 
+#[guarded]
 #[pymethods]
 impl PyArgument {
     #[getter]
@@ -94,6 +98,7 @@ impl PyArgument {
     }
 }
 
+#[guarded]
 #[pymethods]
 impl PyOpCost {
     fn __repr__(&self) -> String {
@@ -102,6 +107,7 @@ impl PyOpCost {
     }
 }
 
+#[guarded]
 #[pymethods]
 impl PyOpSchema {
     #[getter]
@@ -261,6 +267,7 @@ impl PyOpSchema {
 }
 
 /// The schema of an operator.
+#[guarded]
 #[pyfunction]
 fn schema(name: &str) -> PyResult<PyOpSchema> {
     registry::find(name).map(PyOpSchema).map_err(raise)

@@ -1,14 +1,16 @@
 //! Threads, instruction-set level, pooled memory and devices, as Python sees them.
 
+use firelu_guarded::guarded;
 use numpy::PyUntypedArray;
+use pyo3::exceptions::PyRuntimeWarning;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-use super::arrays;
 use super::errors::{self, raise};
+use super::{arrays, entry};
 use crate::devices::cpu::copy::{Method, copy};
 use crate::devices::cpu::features::{Level, last_level_cache};
-use crate::devices::cpu::{memory, parallel};
+use crate::devices::cpu::{environment, memory, parallel};
 use crate::registry;
 
 /// A value as an error message shows it: its `repr`, cut short.
@@ -21,48 +23,89 @@ pub fn short_repr(value: &Bound<'_, PyAny>) -> String {
 }
 
 /// The sorted names of all registered operators.
+#[guarded]
 #[pyfunction]
 fn operators() -> Vec<String> {
     registry::names()
 }
 
 /// How many threads a call uses at most.
+#[guarded]
 #[pyfunction]
 fn get_num_threads() -> usize {
     parallel::threads()
 }
 
 /// Set how many threads calls use at most, for the whole process.
+#[guarded]
 #[pyfunction]
-fn set_num_threads(threads: usize) -> PyResult<()> {
-    parallel::set_threads(threads).map_err(raise)
+fn set_num_threads(threads: &Bound<'_, PyAny>) -> PyResult<()> {
+    let takes = format!("1 to {}", environment::MOST_THREADS);
+    parallel::set_threads(whole_number("set_num_threads", "threads", threads, &takes)?).map_err(raise)
+}
+
+/// A number that is neither negative nor beyond 64 bits.
+fn whole_number(function: &str, argument: &str, value: &Bound<'_, PyAny>, takes: &str) -> PyResult<usize> {
+    value.extract().map_err(|_| {
+        let message = format!("{function}: {argument}: got {}, takes {takes}", short_repr(value));
+        errors::new(value.py(), "ArgumentError", message)
+    })
+}
+
+/// What the number of threads comes from: "set_num_threads", an environment variable's name, or
+/// "affinity and cgroup limits".
+#[guarded]
+#[pyfunction]
+fn num_threads_source() -> &'static str {
+    parallel::threads_source()
+}
+
+/// What is wrong with firelu's environment variables, a line for each; importing firelu warns of them.
+#[guarded]
+#[pyfunction]
+fn environment_problems() -> Vec<String> {
+    environment::problems()
+}
+
+/// Warns of environment variables that are not understood: no call could fail for them.
+pub fn warn_of_environment(py: Python<'_>) -> PyResult<()> {
+    for problem in environment::problems() {
+        let message = std::ffi::CString::new(problem.replace('\0', "?"))?;
+        PyErr::warn(py, &py.get_type::<PyRuntimeWarning>(), &message, 1)?;
+    }
+    Ok(())
 }
 
 /// The instruction-set level that kernels use: "native" or "avx2".
+#[guarded]
 #[pyfunction]
 fn get_cpu_level() -> String {
     Level::current().to_string()
 }
 
 /// Make kernels use another level, for the whole process; one that the processor lacks is refused.
+#[guarded]
 #[pyfunction]
 fn set_cpu_level(level: &str) -> PyResult<()> {
     level.parse().and_then(Level::set_current).map_err(raise)
 }
 
 /// Every level this processor has, lowest first.
+#[guarded]
 #[pyfunction]
 fn cpu_levels() -> Vec<String> {
     Level::available().iter().map(ToString::to_string).collect()
 }
 
 /// The size of the last-level cache in bytes.
+#[guarded]
 #[pyfunction]
 fn cpu_cache_bytes() -> usize {
     last_level_cache()
 }
 
 /// What the pool of output memory holds and has done, in bytes and blocks.
+#[guarded]
 #[pyfunction]
 fn memory_stats(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
     let stats = memory::stats();
@@ -76,18 +119,22 @@ fn memory_stats(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
 }
 
 /// Return every cached block of output memory to the system.
+#[guarded]
 #[pyfunction]
 fn empty_cache() {
     memory::empty_cache();
 }
 
 /// Set how many bytes of freed output memory are kept for later calls.
+#[guarded]
 #[pyfunction]
-fn set_cache_limit(bytes: usize) {
-    memory::set_cache_limit(bytes);
+fn set_cache_limit(bytes: &Bound<'_, PyAny>) -> PyResult<()> {
+    memory::set_cache_limit(whole_number("set_cache_limit", "bytes", bytes, "a number of bytes, 0 or more")?);
+    Ok(())
 }
 
 /// Copy one array's bytes to another, as fast as possible: the yardstick of the benchmarks.
+#[guarded]
 #[pyfunction]
 #[pyo3(signature = (source, target, streaming))]
 fn copy_bytes(
@@ -109,13 +156,15 @@ fn copy_bytes(
     let method = if streaming { Method::Streaming } else { Method::Plain };
     let (bytes, source, target) = (from.kind.bytes(), from.pointer as usize, to.pointer as usize);
     // SAFETY: both arrays are dense, as large as that, apart from each other, and alive during the call.
-    py.detach(|| unsafe { copy(source as *const u8, target as *mut u8, bytes, method) }).map_err(raise)
+    entry::detach(py, || unsafe { copy(source as *const u8, target as *mut u8, bytes, method) }).map_err(raise)
 }
 
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(operators, module)?)?;
     module.add_function(wrap_pyfunction!(get_num_threads, module)?)?;
     module.add_function(wrap_pyfunction!(set_num_threads, module)?)?;
+    module.add_function(wrap_pyfunction!(num_threads_source, module)?)?;
+    module.add_function(wrap_pyfunction!(environment_problems, module)?)?;
     module.add_function(wrap_pyfunction!(get_cpu_level, module)?)?;
     module.add_function(wrap_pyfunction!(set_cpu_level, module)?)?;
     module.add_function(wrap_pyfunction!(cpu_levels, module)?)?;

@@ -2,6 +2,7 @@
 
 use std::sync::{Mutex, PoisonError};
 
+use firelu_guarded::guarded;
 use numpy::PyUntypedArray;
 use pyo3::IntoPyObjectExt;
 use pyo3::exceptions::PyTypeError;
@@ -60,6 +61,7 @@ impl PyTensor {
     }
 }
 
+#[guarded]
 #[pymethods]
 impl PyTensor {
     /// Copy data into a new tensor; lists and numbers become float32 unless a dtype is given.
@@ -115,14 +117,19 @@ impl PyTensor {
 
     #[setter]
     fn set_requires_grad(&self, py: Python<'_>, requires_grad: bool) -> PyResult<()> {
-        let mut variable = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if !variable.is_leaf() {
+        // No exception is made while the lock is held: making one runs Python code, and with it other threads.
+        let is_leaf = {
+            let mut variable = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            let is_leaf = variable.is_leaf();
+            if is_leaf && variable.requires_gradient() != requires_grad {
+                *variable = if requires_grad { variable.requiring_gradient() } else { variable.detach() };
+            }
+            is_leaf
+        };
+        if !is_leaf {
             let message =
                 "Tensor: requires_grad: got the result of a recorded operator, takes a leaf: use detach() first";
             return Err(errors::new(py, "ArgumentError", message));
-        }
-        if variable.requires_gradient() != requires_grad {
-            *variable = if requires_grad { variable.requiring_gradient() } else { variable.detach() };
         }
         Ok(())
     }

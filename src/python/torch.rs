@@ -6,6 +6,7 @@
 
 use std::sync::Arc;
 
+use firelu_guarded::guarded;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyList, PyTuple, PyType};
@@ -129,6 +130,7 @@ impl<'py> Bindings<'py> {
 /// What an output is: a type and strides, or nothing where it is unwanted.
 type Planned = Option<(TensorType, Strides)>;
 
+#[guarded]
 #[pymethods]
 impl TorchOperator {
     /// Look an operator up by name.
@@ -145,23 +147,23 @@ impl TorchOperator {
         let torch = Torch::get(py)?;
         let bound = self.bind(torch, arguments, true)?;
         let parts = bound.parts();
-        let (device, kinds) = self.operator.schema.check(&parts, &[], &bound.args).map_err(raise)?;
-        self.operator.kernel(device).map_err(raise)?;
+        let checked = self.operator.check(&parts, &[], &bound.args).map_err(raise)?;
+        let device = checked.device;
         let setting = setting(py, torch, device, &bound)?;
 
         let mut results: SmallVec<[Bound<'py, PyAny>; 2]> = SmallVec::new();
         let mut targets: SmallVec<[Option<Parts>; 2]> = SmallVec::new();
-        for (place, planned) in self.plan(&bound, &kinds).into_iter().enumerate() {
+        for (place, planned) in self.plan(&bound, &checked.outputs).into_iter().enumerate() {
             let (result, target) = allocate(py, torch, device, &bound, planned)?;
             results.push(result);
-            if place < kinds.len() {
+            if place < checked.outputs.len() {
                 targets.push(target);
             }
         }
         let outputs: SmallVec<[Option<&Parts>; 2]> = targets.iter().map(Option::as_ref).collect();
         // SAFETY: `arguments` holds the input tensors and `results` the new ones to the end of this call;
         // torch keeps memory of a CUDA device for the current stream, on which the kernel is queued.
-        unsafe { foreign::compute(py, &self.operator, device, &parts, &outputs, &bound.args, setting)? };
+        unsafe { foreign::compute(py, &checked, &parts, &outputs, &bound.args, setting)? };
         match results.len() {
             1 => Ok(results.pop().expect("one result")),
             _ => Ok(PyTuple::new(py, results)?.into_any()),

@@ -1,50 +1,83 @@
 //! `Workspace` and `add_gradient_operators`.
 
 use std::collections::{BTreeMap, HashSet};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
+use firelu_guarded::guarded;
 use pyo3::prelude::*;
 use pyo3::types::PyString;
 
 use super::autograd::compute;
 use super::definitions::PyOperatorDef;
+use super::entry;
 use super::errors::{self, raise};
 use super::tensor::{PyTensor, array_of, tensor_from};
 use crate::core::definition::OperatorDef;
 use crate::core::device::Device;
+use crate::devices::cpu::fork::{Busy, Taken, Turn};
 use crate::graph::workspace::Workspace;
 use crate::graph::{backward, net};
 
 /// Named blobs, and nets run on them.
 ///
-/// A run that fails leaves every blob as it was. Several threads may use one workspace: each run sees the
-/// blobs as they were when it began, and writes its own all at once.
+/// A run that fails leaves every blob as it was. Several threads may use one workspace: what changes it (`run`, `feed`
+/// and `remove`) is done one after the other, so that nothing is lost, and what reads it sees the blobs as they were
+/// before a run that is under way, or all of what it wrote. A kernel that changes the workspace whose net runs it is
+/// refused.
 #[pyclass(frozen, module = "firelu", name = "Workspace")]
-pub struct PyWorkspace(Mutex<Workspace>);
+pub struct PyWorkspace {
+    blobs: Mutex<Workspace>,
+    /// Whose change is under way.
+    turn: Turn,
+}
+
+/// How long a thread sleeps at most before it asks for its turn again.
+const PAUSE: Duration = Duration::from_millis(1);
 
 impl PyWorkspace {
-    /// Held for a moment only: never while a kernel or Python runs.
-    fn lock(&self) -> MutexGuard<'_, Workspace> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Looks at or changes the blobs: for a moment only, never while a kernel or Python runs.
+    fn with<R>(&self, section: impl FnOnce(&mut Workspace) -> R) -> R {
+        section(&mut self.blobs.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Waits until no other change is under way; a signal ends the wait.
+    fn turn(&self, py: Python<'_>, function: &str) -> PyResult<Taken<'_>> {
+        let mut pause = Duration::from_micros(10);
+        loop {
+            match self.turn.take() {
+                Ok(taken) => return Ok(taken),
+                Err(Busy::Mine) => {
+                    let got = "a call from inside a run of this workspace";
+                    let message = format!("{function}: workspace: got {got}, takes one that is not running");
+                    return Err(errors::new(py, "ArgumentError", message));
+                }
+                Err(Busy::Others) => entry::detach(py, || std::thread::sleep(pause)),
+            }
+            py.check_signals()?;
+            pause = PAUSE.min(pause * 2);
+        }
     }
 }
 
+#[guarded]
 #[pymethods]
 impl PyWorkspace {
     #[new]
     fn new() -> Self {
-        PyWorkspace(Mutex::default())
+        PyWorkspace { blobs: Mutex::default(), turn: Turn::default() }
     }
 
     /// Put a copy of an array, list or Tensor under a name.
-    fn feed(&self, name: &str, value: &Bound<'_, PyAny>) -> PyResult<()> {
+    fn feed(&self, py: Python<'_>, name: &str, value: &Bound<'_, PyAny>) -> PyResult<()> {
         let tensor = tensor_from("Workspace.feed", name, value, None)?;
-        self.lock().feed(name, tensor).map_err(raise)
+        let _turn = self.turn(py, "Workspace.feed")?;
+        self.with(|workspace| workspace.feed(name, tensor)).map_err(raise)
     }
 
     /// The values of a blob: a read-only array without a copy, or a Tensor where they are on another device.
     fn fetch<'py>(&self, py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyAny>> {
-        let tensor = self.lock().fetch(name).map_err(raise)?;
+        let tensor = self.with(|workspace| workspace.fetch(name)).map_err(raise)?;
         match tensor.device() {
             Device::Cpu => Ok(array_of(py, tensor, false)?.into_any()),
             Device::Cuda(_) => Ok(Bound::new(py, PyTensor::from(tensor))?.into_any()),
@@ -53,15 +86,18 @@ impl PyWorkspace {
 
     /// The names of the blobs, sorted.
     fn blobs(&self) -> Vec<String> {
-        self.lock().blobs()
+        self.with(|workspace| workspace.blobs())
     }
 
     /// Forget a blob; an unknown one is an error.
-    fn remove(&self, name: &str) -> PyResult<()> {
-        let mut workspace = self.lock();
-        workspace.fetch(name).map_err(raise)?;
-        workspace.remove(name);
-        Ok(())
+    fn remove(&self, py: Python<'_>, name: &str) -> PyResult<()> {
+        let _turn = self.turn(py, "Workspace.remove")?;
+        self.with(|workspace| {
+            workspace.fetch(name)?;
+            workspace.remove(name);
+            Ok(())
+        })
+        .map_err(raise)
     }
 
     /// Run a definition or a list of them: all takes effect, or nothing.
@@ -72,27 +108,29 @@ impl PyWorkspace {
     fn run(&self, py: Python<'_>, net: &Bound<'_, PyAny>, keep: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
         let net = definitions("Workspace.run", net)?;
         let keep = keep.map(names).transpose()?;
-        let snapshot = self.lock().clone();
-        let written = compute(py, "Workspace.run", usize::MAX, || snapshot.compute(&net, keep.as_ref()))?;
-        self.lock().commit(written);
+        let _turn = self.turn(py, "Workspace.run")?;
+        let before = self.with(|workspace| workspace.clone());
+        let written = compute(py, usize::MAX, || before.compute(&net, keep.as_ref()))?;
+        self.with(|workspace| workspace.commit(written));
         Ok(())
     }
 
     fn __contains__(&self, name: &str) -> bool {
-        self.lock().fetch(name).is_ok()
+        self.with(|workspace| workspace.fetch(name).is_ok())
     }
 
     fn __len__(&self) -> usize {
-        self.lock().blobs().len()
+        self.with(|workspace| workspace.blobs().len())
     }
 
     fn __repr__(&self) -> String {
-        let workspace = self.lock();
-        let describe = |name: String| match workspace.fetch(&name) {
-            Ok(tensor) => format!("{name}: {}", tensor.kind()),
-            Err(_) => name,
-        };
-        let blobs: Vec<String> = workspace.blobs().into_iter().map(describe).collect();
+        let blobs: Vec<String> = self.with(|workspace| {
+            let describe = |name: String| match workspace.fetch(&name) {
+                Ok(tensor) => format!("{name}: {}", tensor.kind()),
+                Err(_) => name,
+            };
+            workspace.blobs().into_iter().map(describe).collect()
+        });
         format!("Workspace({})", blobs.join(", "))
     }
 }
@@ -127,6 +165,7 @@ fn names(object: &Bound<'_, PyAny>) -> PyResult<HashSet<String>> {
 }
 
 /// The backward definitions of a net, and the gradient's name of each blob that has one.
+#[guarded]
 #[pyfunction]
 fn add_gradient_operators(
     py: Python<'_>,
@@ -135,19 +174,19 @@ fn add_gradient_operators(
     inputs: Option<Vec<String>>,
 ) -> PyResult<(Vec<PyOperatorDef>, BTreeMap<String, String>)> {
     let net = definitions("add_gradient_operators", net)?;
-    let built = compute(py, "add_gradient_operators", 0, || {
-        backward::add_gradient_operators(&net, &output_gradients, inputs.as_deref())
-    })?;
+    let built = compute(py, 0, || backward::add_gradient_operators(&net, &output_gradients, inputs.as_deref()))?;
     Ok((built.operators.into_iter().map(PyOperatorDef).collect(), built.gradients))
 }
 
 /// JSON text of a net.
+#[guarded]
 #[pyfunction]
 fn net_to_json(net: &Bound<'_, PyAny>) -> PyResult<String> {
     net::to_json(&definitions("net_to_json", net)?).map_err(raise)
 }
 
 /// A net from JSON text.
+#[guarded]
 #[pyfunction]
 fn net_from_json(text: &str) -> PyResult<Vec<PyOperatorDef>> {
     Ok(net::from_json(text).map_err(raise)?.into_iter().map(PyOperatorDef).collect())

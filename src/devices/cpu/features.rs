@@ -2,9 +2,10 @@
 
 use std::fmt;
 use std::str::FromStr;
-use std::sync::LazyLock;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU8, Ordering};
 
+use crate::{environment, fork};
 use firelu_core::error::{Error, Result};
 
 /// What the kernels may use. Each level includes those before it.
@@ -23,7 +24,7 @@ impl Level {
     /// Every level this processor has, lowest first: what a test loops over.
     pub fn available() -> &'static [Level] {
         static ALL: [Level; 3] = [Level::Native, Level::Avx2, Level::Avx512];
-        &ALL[..=*DETECTED as usize]
+        &ALL[..=detected() as usize]
     }
 
     /// The level that kernels use now.
@@ -39,8 +40,8 @@ impl Level {
 
     /// Makes kernels of the whole process use this level; refused where the processor lacks it.
     pub fn set_current(level: Level) -> Result<()> {
-        if level > *DETECTED {
-            return Err(Error::argument("set_cpu_level", "level", level, format!("at most {}", *DETECTED)));
+        if level > detected() {
+            return Err(Error::argument("set_cpu_level", "level", level, format!("at most {}", detected())));
         }
         CURRENT.store(level as u8, Ordering::Relaxed);
         Ok(())
@@ -77,7 +78,12 @@ impl FromStr for Level {
 const UNSET: u8 = u8::MAX;
 static CURRENT: AtomicU8 = AtomicU8::new(UNSET);
 
-static DETECTED: LazyLock<Level> = LazyLock::new(|| {
+fn detected() -> Level {
+    static DETECTED: OnceLock<Level> = OnceLock::new();
+    *fork::once(&DETECTED, detect)
+}
+
+fn detect() -> Level {
     #[cfg(target_arch = "x86_64")]
     if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") && is_x86_feature_detected!("f16c") {
         let wide = is_x86_feature_detected!("avx512f")
@@ -87,21 +93,20 @@ static DETECTED: LazyLock<Level> = LazyLock::new(|| {
         return if wide { Level::Avx512 } else { Level::Avx2 };
     }
     Level::Native
-});
+}
 
-/// The detected level, or a lower one named by `FIRELU_CPU_LEVEL`; an unknown or higher name is ignored,
-/// because an environment variable has nobody to raise an error to.
+/// The detected level, or a lower one named by `FIRELU_CPU_LEVEL`.
 #[cold]
 fn initialise() -> Level {
-    let asked = std::env::var("FIRELU_CPU_LEVEL").ok().and_then(|text| text.parse().ok());
-    let level = asked.unwrap_or(*DETECTED).min(*DETECTED);
+    let level = environment::cpu_level().ok().flatten().unwrap_or(detected());
     CURRENT.store(level as u8, Ordering::Relaxed);
     level
 }
 
 /// The size of the last-level cache in bytes: above a good part of it, stores bypass the caches.
 pub fn last_level_cache() -> usize {
-    static SIZE: LazyLock<usize> = LazyLock::new(|| {
+    static SIZE: OnceLock<usize> = OnceLock::new();
+    *fork::once(&SIZE, || {
         let read = |index: u32| {
             let path = format!("/sys/devices/system/cpu/cpu0/cache/index{index}/size");
             let text = std::fs::read_to_string(path).ok()?;
@@ -116,8 +121,7 @@ pub fn last_level_cache() -> usize {
         };
         // Where the system does not tell (not Linux, or a sandbox): a usual desktop's.
         (0..5).filter_map(read).max().unwrap_or(32 << 20)
-    });
-    *SIZE
+    })
 }
 
 #[cfg(test)]

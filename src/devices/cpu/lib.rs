@@ -1,10 +1,14 @@
 //! The processor: its instruction-set level, its registers, its threads and its memory.
 
 pub mod assign;
+mod available;
 pub mod broadcast;
 pub mod copy;
 pub mod elementwise;
+pub mod environment;
 pub mod features;
+pub mod float_mode;
+pub mod fork;
 mod free_list;
 pub mod lanes;
 pub mod memory;

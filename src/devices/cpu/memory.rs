@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
 use crate::free_list::{Blocks, FreeList};
+use crate::{available, environment, fork};
 use firelu_core::device::Device;
 use firelu_core::error::{Error, Result};
 use firelu_core::shape::Strides;
@@ -38,8 +39,8 @@ pub fn numbers<T: Copy>(number: T, count: usize) -> Result<Vec<T>> {
 /// Makes room for `count` more elements, or says that there is none.
 pub fn reserve<T>(vector: &mut Vec<T>, count: usize) -> Result<()> {
     let bytes = count.saturating_mul(size_of::<T>());
-    let out_of_memory = |_| Error::OutOfMemory { device: Device::Cpu.to_string(), bytes };
-    vector.try_reserve_exact(count).map_err(out_of_memory)
+    let reserved = available::affords(bytes) && vector.try_reserve_exact(count).is_ok();
+    if reserved { Ok(()) } else { Err(Error::OutOfMemory { device: Device::Cpu.to_string(), bytes }) }
 }
 
 /// Memory of the CPU: pooled where large. Returned to the pool, or freed, when dropped.
@@ -67,7 +68,7 @@ impl Block {
             return Ok(Block { pointer, bytes, capacity: bytes });
         }
         let capacity = size_class(bytes).ok_or_else(out_of_memory)?;
-        let pointer = match POOL.take(capacity) {
+        let pointer = match fork::steady(|| POOL.take(capacity)) {
             Some(Address(pointer)) => {
                 RECYCLED.fetch_add(1, Ordering::Relaxed);
                 pointer
@@ -98,7 +99,8 @@ impl Drop for Block {
             return;
         }
         IN_USE.fetch_sub(self.capacity, Ordering::Relaxed);
-        POOL.put(Address(self.pointer), self.capacity, cache_limit(), unmap);
+        let limit = cache_limit();
+        fork::steady(|| POOL.put(Address(self.pointer), self.capacity, limit, unmap));
     }
 }
 
@@ -137,8 +139,8 @@ static MAPPED: AtomicU64 = AtomicU64::new(0);
 static LIMIT: OnceLock<AtomicUsize> = OnceLock::new();
 
 fn limit() -> &'static AtomicUsize {
-    LIMIT.get_or_init(|| {
-        let asked = std::env::var("FIRELU_CACHE_BYTES").ok().and_then(|text| text.trim().parse().ok());
+    fork::once(&LIMIT, || {
+        let asked = environment::cache_bytes().ok().flatten();
         AtomicUsize::new(asked.unwrap_or(DEFAULT_CACHE_BYTES))
     })
 }
@@ -151,12 +153,12 @@ pub fn cache_limit() -> usize {
 /// Changes that limit; what exceeds it is returned to the system now.
 pub fn set_cache_limit(bytes: usize) {
     limit().store(bytes, Ordering::Relaxed);
-    POOL.shrink(bytes, unmap);
+    fork::steady(|| POOL.shrink(bytes, unmap));
 }
 
 /// Returns every free block to the system.
 pub fn empty_cache() {
-    POOL.shrink(0, unmap);
+    fork::steady(|| POOL.shrink(0, unmap));
 }
 
 /// What the pool holds and has done.
@@ -178,18 +180,24 @@ pub struct Stats {
 pub fn stats() -> Stats {
     Stats {
         in_use: IN_USE.load(Ordering::Relaxed),
-        cached: POOL.bytes(),
+        cached: fork::steady(|| POOL.bytes()),
         limit: cache_limit(),
         recycled: RECYCLED.load(Ordering::Relaxed),
         mapped: MAPPED.load(Ordering::Relaxed),
     }
 }
 
+/// Fresh memory, or `None`, before a page of it is touched: pages that the system has promised and cannot give end
+/// the process. So the mapping counts towards the system's own limit, and a large one is asked for beforehand, since
+/// a system may promise everything.
 #[cfg(target_os = "linux")]
 fn map(capacity: usize) -> Option<NonNull<u8>> {
+    if !available::affords(capacity) {
+        return None;
+    }
     let reserved = capacity.checked_add(HUGE_PAGE)?;
     let protection = libc::PROT_READ | libc::PROT_WRITE;
-    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
     // SAFETY: a fresh anonymous mapping at an address the kernel chooses touches nobody's memory.
     let base = unsafe { libc::mmap(std::ptr::null_mut(), reserved, protection, flags, -1, 0) };
     if base == libc::MAP_FAILED {
@@ -259,6 +267,9 @@ mod tests {
     fn the_impossible_is_refused() {
         assert!(matches!(Block::new(1 << 62), Err(Error::OutOfMemory { .. })));
         assert!(matches!(Block::new(usize::MAX), Err(Error::OutOfMemory { .. })));
+        // More than any machine has, and little enough for a mapping without pages.
+        assert!(matches!(Block::new(1 << 42), Err(Error::OutOfMemory { .. })));
+        assert!(matches!(numbers(0u8, 1 << 42), Err(Error::OutOfMemory { .. })));
     }
 
     #[test]

@@ -6,6 +6,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, RwLock};
 use std::time::{Duration, Instant};
 
+use crate::environment::{MOST_THREADS, default_threads};
+use crate::float_mode::FloatMode;
+use crate::fork;
 use crate::tasks::Tasks;
 use firelu_core::error::{Error, Result};
 
@@ -42,32 +45,26 @@ thread_local! {
 }
 
 /// How many threads a call from this thread uses: `with_threads`, else `set_threads`, else
-/// `FIRELU_NUM_THREADS`, else what affinity and cgroup limits leave.
+/// `FIRELU_NUM_THREADS`, else `OMP_NUM_THREADS`, else what affinity and cgroup limits leave.
 pub fn threads() -> usize {
     match LOCAL_THREADS.get() {
         0 => match THREADS.load(Ordering::Relaxed) {
-            0 => default_threads(),
+            0 => default_threads().0,
             threads => threads,
         },
         threads => threads,
     }
 }
 
-fn default_threads() -> usize {
-    static DEFAULT: OnceLock<usize> = OnceLock::new();
-    *DEFAULT.get_or_init(|| {
-        let asked = std::env::var("FIRELU_NUM_THREADS").ok().and_then(|text| text.trim().parse().ok());
-        match asked {
-            Some(threads) if threads > 0 => threads,
-            _ => std::thread::available_parallelism().map_or(1, usize::from),
-        }
-    })
+/// What the number of threads of the process comes from.
+pub fn threads_source() -> &'static str {
+    if THREADS.load(Ordering::Relaxed) == 0 { default_threads().1 } else { "set_num_threads" }
 }
 
 /// Sets the number of threads for the whole process.
 pub fn set_threads(threads: usize) -> Result<()> {
-    if threads == 0 || threads > 1024 {
-        return Err(Error::argument("set_num_threads", "threads", threads, "1 to 1024"));
+    if !(1..=MOST_THREADS).contains(&threads) {
+        return Err(Error::argument("set_num_threads", "threads", threads, format!("1 to {MOST_THREADS}")));
     }
     THREADS.store(threads, Ordering::Relaxed);
     Ok(())
@@ -99,13 +96,13 @@ pub fn try_for_each(count: usize, bytes: usize, task: impl Fn(usize) -> Result<(
     let (threads, tasks) = (if bytes < SEQUENTIAL_BYTES { 1 } else { threads().min(count) }, Tasks::new(count));
     let helpers = if threads <= 1 { None } else { pool(threads - 1) };
     let Some(pool) = helpers else { return run_tasks(&tasks, &task) };
-    let failure = OnceLock::new();
+    let (failure, mode) = (OnceLock::new(), FloatMode::current());
     let helping = AtomicUsize::new(threads - 1);
     pool.threads.in_place_scope(|scope| {
         for _ in 1..threads {
             scope.spawn(|_| {
                 let _leave = LeaveOnDrop(&helping);
-                with_threads(1, || {
+                let help = || {
                     while let Some(index) = tasks.claim() {
                         if let Err(error) = task(index) {
                             tasks.stop();
@@ -113,7 +110,8 @@ pub fn try_for_each(count: usize, bytes: usize, task: impl Fn(usize) -> Result<(
                             let _ = failure.set(error);
                         }
                     }
-                });
+                };
+                mode.during(|| with_threads(1, help));
             });
         }
         // The scope waits for the helpers even when this unwinds or stops early.
@@ -185,11 +183,10 @@ fn run_tasks(tasks: &Tasks, task: &(impl Fn(usize) -> Result<()> + Sync)) -> Res
 /// A pool with at least so many helpers, or `None` where the system gives no threads.
 fn pool(helpers: usize) -> Option<Arc<Pool>> {
     let fits = |pool: &Arc<Pool>| pool.process == std::process::id() && pool.helpers >= helpers;
-    // After a fork the lock may be held by a thread that no longer exists: never wait for it.
-    if let Ok(current) = POOL.try_read()
-        && let Some(pool) = current.as_ref().filter(|pool| fits(pool))
-    {
-        return Some(pool.clone());
+    // Nobody holds the lock for longer than a copy takes; where it is taken all the same, a pool of one's own serves.
+    let current = || Some(POOL.try_read().ok()?.as_ref().filter(|pool| fits(pool))?.clone());
+    if let Some(pool) = fork::steady(current) {
+        return Some(pool);
     }
     let threads = rayon::ThreadPoolBuilder::new()
         .num_threads(helpers)
@@ -197,14 +194,12 @@ fn pool(helpers: usize) -> Option<Arc<Pool>> {
         .build()
         .ok()?;
     let pool = Arc::new(Pool { threads, helpers, process: std::process::id() });
-    if let Ok(mut current) = POOL.try_write() {
-        let old = current.replace(pool.clone());
-        if let Some(old) = old
-            && old.process != pool.process
-        {
-            // Its threads live in the parent process: joining them here would wait for ever.
-            std::mem::forget(old);
-        }
+    let old = fork::steady(|| POOL.try_write().ok()?.replace(pool.clone()));
+    if let Some(old) = old
+        && old.process != pool.process
+    {
+        // Its threads live in the parent process: joining them here would wait for ever.
+        std::mem::forget(old);
     }
     Some(pool)
 }

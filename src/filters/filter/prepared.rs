@@ -19,6 +19,7 @@ use firelu_core::error::Result;
 use firelu_core::shape::{Shape, Strides};
 use firelu_core::tensor::{Parts, TensorType};
 use firelu_cpu::features::Level;
+use firelu_cpu::float_mode::FloatMode;
 
 /// How many calls a thread keeps.
 pub const MOST_KEPT: usize = 4;
@@ -50,6 +51,8 @@ struct KeptKey {
     kernel: (TensorType, Vec<u8>),
     input: (Shape, Strides),
     output: (Shape, Strides),
+    /// How the taps were rounded.
+    mode: FloatMode,
 }
 
 impl KeptKey {
@@ -65,6 +68,7 @@ impl KeptKey {
             kernel: (kernel.kind.clone(), key.kernel.to_vec()),
             input: place(input),
             output: place(output),
+            mode: FloatMode::current(),
         }
     }
 
@@ -78,6 +82,7 @@ impl KeptKey {
             && self.geometry == *geometry
             && (self.reverse, self.gain) == (*reverse, gain.to_bits())
             && (self.level, self.dtype) == (key.level, output.dtype())
+            && self.mode == FloatMode::current()
     }
 }
 

@@ -3,13 +3,13 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use super::node::{Edge, Node, Operation, SavedValues};
+use super::node::{Change, Edge, Node, Operation, SavedValues};
 use super::{Variable, apply_operator};
 use crate::core::error::{Error, Result};
 use crate::core::tensor::{Tensor, TensorType};
 use crate::graph::context::{self, Context, with_context};
-use crate::graph::execute::execute;
 use crate::graph::plan::{Ref, Step};
+use crate::operators::execute::execute;
 use crate::{devices, registry};
 
 /// How a backward pass treats the graph.
@@ -76,7 +76,7 @@ pub fn grad(
     let mut found = Pass::new(options, Some(&targets)).run(roots)?;
     if !options.create_graph {
         for (edge, gradient) in std::mem::take(&mut found).into_values() {
-            let gradient = Variable::constant(own(gradient.value)?);
+            let gradient = Variable::constant(own(&gradient.value)?);
             found.insert(edge.key(), (edge, gradient));
         }
     }
@@ -96,23 +96,37 @@ pub fn backward(root: &Variable, gradient: Option<Tensor>, options: BackwardOpti
     check_gradient("backward", "gradient", &gradient, root.value().kind())?;
     let roots = vec![(edge.clone(), Variable::constant(gradient))];
     let found = Pass::new(options, None).run(roots)?;
-    let mut totals: Vec<(Arc<Node>, Tensor)> = Vec::with_capacity(found.len());
-    for (edge, gradient) in found.into_values() {
-        let total = match edge.node.gradient() {
-            Some(before) => run_plain("Sum", &[&before, &gradient.value])?,
-            None => own(gradient.value)?,
-        };
-        totals.push((edge.node, total));
+    accumulate(found.into_values().map(|(edge, gradient)| (edge.node, gradient.value)))
+}
+
+/// Adds gradients to those of their leaves. Sums are computed without a lock, and all take effect in one step; where
+/// another thread was faster with a leaf, that leaf's sum is computed again.
+fn accumulate(found: impl Iterator<Item = (Arc<Node>, Tensor)>) -> Result<()> {
+    let mut changes = Vec::new();
+    for (leaf, gradient) in found {
+        let before = leaf.gradient();
+        let total = total(before.as_ref(), &gradient)?;
+        changes.push(Change { leaf, gradient, before, total, is_stale: false });
     }
-    for (node, total) in totals {
-        node.set_gradient(Some(total));
+    while !Change::commit(&mut changes) {
+        for change in changes.iter_mut().filter(|change| change.is_stale) {
+            change.before = change.leaf.gradient();
+            change.total = total(change.before.as_ref(), &change.gradient)?;
+        }
     }
     Ok(())
 }
 
+fn total(before: Option<&Tensor>, gradient: &Tensor) -> Result<Tensor> {
+    match before {
+        Some(before) => run_plain("Sum", &[before, gradient]),
+        None => own(gradient),
+    }
+}
+
 /// The tensor, or a copy where its memory is somebody else's or another gradient's.
-fn own(tensor: Tensor) -> Result<Tensor> {
-    if Arc::strong_count(tensor.storage()) == 1 { Ok(tensor) } else { run_plain("Sum", &[&tensor]) }
+fn own(tensor: &Tensor) -> Result<Tensor> {
+    if Arc::strong_count(tensor.storage()) == 1 { Ok(tensor.clone()) } else { run_plain("Sum", &[tensor]) }
 }
 
 fn run_plain(operator: &str, inputs: &[&Tensor]) -> Result<Tensor> {

@@ -8,6 +8,7 @@
 mod backward;
 mod node;
 
+pub(super) use backward::check_gradient;
 pub use backward::{BackwardOptions, grad};
 
 use std::sync::Arc;
@@ -19,7 +20,7 @@ use crate::core::error::{Error, Result};
 use crate::core::operator::Operator;
 use crate::core::tensor::Tensor;
 use crate::graph::context;
-use crate::graph::execute::execute;
+use crate::operators::execute::execute;
 use crate::registry;
 use node::{Edge, Node};
 

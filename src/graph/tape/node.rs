@@ -10,9 +10,10 @@ use crate::core::definition::OperatorDef;
 use crate::core::error::{Error, Result};
 use crate::core::gradient::Gradient;
 use crate::core::tensor::{Tensor, TensorType};
+use crate::devices::cpu::fork;
 use crate::graph::context;
-use crate::graph::execute::shape_of;
 use crate::graph::plan::{Plan, Ref, Use, plan};
+use crate::operators::execute::shape_of;
 
 /// The place of a variable in the graph.
 #[derive(Clone)]
@@ -68,6 +69,58 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// Looks at or changes what a lock guards: for a moment, and not while the process forks. What goes is handed out,
+/// because freeing foreign memory may wait for the interpreter.
+fn held<T, R>(mutex: &Mutex<T>, section: impl FnOnce(&mut T) -> R) -> R {
+    fork::steady(|| section(&mut lock(mutex)))
+}
+
+/// A leaf's gradient before a backward pass and after it.
+pub struct Change {
+    /// The leaf.
+    pub leaf: Arc<Node>,
+    /// What is added.
+    pub gradient: Tensor,
+    /// What the total was computed from.
+    pub before: Option<Tensor>,
+    /// The sum of both.
+    pub total: Tensor,
+    /// Whether the leaf's gradient is no longer `before`.
+    pub is_stale: bool,
+}
+
+impl Change {
+    /// Gives every leaf its total in one step, or none of them where the gradient of one is no longer what its total
+    /// was computed from: those are marked.
+    pub fn commit(changes: &mut [Change]) -> bool {
+        // One order for all threads, so that none waits for a lock of another that waits for its own.
+        changes.sort_unstable_by_key(|change| change.leaf.id);
+        fork::steady(|| {
+            let mut places: Vec<MutexGuard<'_, Option<Tensor>>> = Vec::with_capacity(changes.len());
+            let mut updates = Vec::with_capacity(changes.len());
+            for Change { leaf, before, total, is_stale, .. } in changes.iter_mut() {
+                let Content::Leaf(gradient) = &leaf.content else { continue };
+                let place = lock(gradient);
+                *is_stale = match (place.as_ref(), before.as_ref()) {
+                    (None, None) => false,
+                    (Some(now), Some(before)) => !Arc::ptr_eq(now.storage(), before.storage()),
+                    _ => true,
+                };
+                updates.push((total, *is_stale));
+                places.push(place);
+            }
+            if updates.iter().any(|(_, is_stale)| *is_stale) {
+                return false;
+            }
+            // `before` holds what is replaced, so that nothing is freed here.
+            for (place, (total, _)) in places.iter_mut().zip(updates) {
+                **place = Some(total.clone());
+            }
+            true
+        })
+    }
+}
+
 impl Node {
     fn new(kinds: Vec<Option<TensorType>>, content: Content) -> Self {
         Node { id: NEXT.fetch_add(1, Ordering::Relaxed), kinds, content }
@@ -89,7 +142,7 @@ impl Node {
     /// A leaf's gradient.
     pub fn gradient(&self) -> Option<Tensor> {
         match &self.content {
-            Content::Leaf(gradient) => lock(gradient).clone(),
+            Content::Leaf(gradient) => held(gradient, |gradient| gradient.clone()),
             Content::Operation(_) => None,
         }
     }
@@ -98,8 +151,7 @@ impl Node {
     pub fn set_gradient(&self, gradient: Option<Tensor>) -> bool {
         match &self.content {
             Content::Leaf(place) => {
-                // What was there goes after the lock is released: freeing foreign memory may wait.
-                let _old = std::mem::replace(&mut *lock(place), gradient);
+                drop(held(place, |place| std::mem::replace(place, gradient)));
                 true
             }
             Content::Operation(_) => false,
@@ -156,10 +208,11 @@ impl Operation {
 
     /// What the gradient reads: shared where the graph is kept, else handed over for good.
     pub fn saved(&self, keep: bool) -> Result<SavedValues> {
-        let mut saved = lock(&self.saved);
-        // A call that saved nothing has nothing to free and may be run again.
-        let keep = keep || saved.as_ref().is_some_and(BTreeMap::is_empty);
-        let values = if keep { saved.clone() } else { saved.take() };
+        let values = held(&self.saved, |saved| {
+            // A call that saved nothing has nothing to free and may be run again.
+            let keep = keep || saved.as_ref().is_some_and(BTreeMap::is_empty);
+            if keep { saved.clone() } else { saved.take() }
+        });
         values.ok_or_else(|| Error::NoGradient {
             operator: self.def.operator.clone(),
             reason: "an earlier backward pass has freed what it needs: let that one retain the graph".into(),
