@@ -68,6 +68,14 @@ def test_a_module_with_a_slope_to_learn_is_refused_where_it_is_used():
         module(X)
 
 
+def test_a_compiled_call_refuses_a_number_to_learn():
+    torch._dynamo.reset()
+    learnt = torch.nn.Parameter(torch.tensor(0.5))
+    compiled = torch.compile(lambda x, slope: ft.leaky_relu(x, slope), backend="eager")
+    with pytest.raises(firelu.ArgumentError, match="requires grad"):
+        compiled(X, learnt)
+
+
 TAPS = [1e-4, 3e-4, 300.0, 77.7]
 
 
