@@ -158,10 +158,15 @@ _UPFIRDN2D_GRADIENT = BoundOperator("UpFirDn2dGradient", _arguments).run
 _UPFIRDN2D_KERNEL_GRADIENT = BoundOperator("UpFirDn2dKernelGradient", _arguments).run
 
 
-def _square(kernel: Any) -> Any:
-    """Make a 1-D kernel the outer product with itself; leave a 2-D one alone."""
+def _square(kernel: Any, x: Any) -> Any:
+    """Make a 1-D kernel the outer product with itself; leave a 2-D one alone.
+
+    The product is no narrower than x is computed: half taps are multiplied in float32, or beside a float64 x in
+    float64.
+    """
+    computed = "float64" if _dtype_name(x) == "float64" else "float32"
     if isinstance(kernel, Tensor):
-        return _outer_square(kernel) if kernel.ndim == 1 else kernel
+        return _outer_square(kernel, computed) if kernel.ndim == 1 else kernel
     if not hasattr(kernel, "shape"):
         try:
             kernel = np.asarray(kernel)
@@ -169,16 +174,45 @@ def _square(kernel: Any) -> Any:
             raise ShapeError(f"UpFirDn2d: K: got {kernel!r}, takes rows of one length") from error
         if kernel.dtype.kind in "biu":  # A list such as [1, 3, 3, 1]: whoever writes it means numbers.
             kernel = kernel.astype(np.float64)
-    return np.multiply.outer(kernel, kernel) if len(kernel.shape) == 1 else kernel
+    if len(kernel.shape) != 1:
+        return kernel
+    taps = np.asarray(kernel)
+    if _is_narrower(_dtype_name(taps), computed):
+        taps = taps.astype(computed)
+    return np.multiply.outer(taps, taps)
 
 
-def _outer_square(taps: Tensor) -> Tensor:
+def _dtype_name(array: Any) -> str:
+    return str(getattr(array, "dtype", "float64"))
+
+
+def _is_narrower(dtype: str, computed: str) -> bool:
+    return dtype in ("float16", "bfloat16", "float32")[: 2 if computed == "float32" else 3]
+
+
+def _outer_square(taps: Tensor, computed: str) -> Tensor:
     """Give the outer product of a tensor with itself, by operators that have a gradient."""
+    if _is_narrower(taps.dtype, computed):
+        taps = _widened(taps, computed)
     like = _lend_shape("UpFirDn2d", "kernel", taps.shape * 2, "float32")
     rows = run_operator("BroadcastLike", taps, like, axes=[1])
     columns = run_operator("BroadcastLike", taps, like, axes=[0])
     product: Tensor = rows * columns
     return product
+
+
+def _widened(taps: Tensor, dtype: str) -> Tensor:
+    """Give taps in a wider type, by operators that have a gradient.
+
+    A filter gives its result in the picture's type: of a picture that is a single one, the result is its kernel.
+    """
+    beyond = taps.shape[0] - 1
+    like = _lend_shape("UpFirDn2d", "kernel", (*taps.shape, 1), "float32")
+    column = run_operator("BroadcastLike", taps, like, axes=[1])
+    one = Tensor(np.ones((1, 1), dtype), device=taps.device)
+    wide = run_operator("UpFirDn2d", one, column, pad_y0=beyond, pad_y1=beyond)
+    result: Tensor = run_operator("ReduceSum", wide, axes=[1])
+    return result
 
 
 def _lend_shape(operator: str, name: str, shape: Sequence[int], dtype: Any) -> np.ndarray[Any, Any]:
@@ -233,7 +267,7 @@ def upfirdn2d(
             [1., 1., 1., 1.]]])
     """
     if type(kernel) is not ndarray or kernel.ndim != 2:
-        kernel = _square(kernel)
+        kernel = _square(kernel, x)
     return _UPFIRDN2D((x, kernel), (up, down, pad, flip_kernel, gain), out)
 
 
@@ -273,7 +307,7 @@ def upfirdn2d_gradient(
            [0., 0., 0., 0.]])
     """
     x = _lend_shape("UpFirDn2dGradient", "input_shape", input_shape, _float_dtype(dy))
-    return _UPFIRDN2D_GRADIENT((dy, _square(kernel), x), (up, down, pad, flip_kernel, gain), out)
+    return _UPFIRDN2D_GRADIENT((dy, _square(kernel, dy), x), (up, down, pad, flip_kernel, gain), out)
 
 
 def upfirdn2d_kernel_gradient(

@@ -132,3 +132,42 @@ def test_fake_strides_follow_the_input_with_symbols():
         for got, expected in zip(compiled(x), run(x), strict=True):
             assert got.stride() == expected.stride()
             torch.testing.assert_close(got, expected)
+
+
+@pytest.mark.parametrize("dim", range(4))
+@pytest.mark.parametrize("last", [False, True], ids=["contiguous", "channels_last"])
+def test_sizes_that_only_the_run_tells(dim, last):
+    """An unbacked size on any dimension, forward and backward."""
+    bias = torch.zeros(4, requires_grad=True)
+    kernel = torch.ones(2, 2)
+
+    def run(x):
+        y = ft.leaky_relu(x, 0.1)
+        z = ft.upfirdn2d(y, kernel, up=2)
+        # A bias has the length of the channels, so these have one that is known.
+        return z if dim == 1 else ft.fused_leaky_relu(z, bias)
+
+    x = torch.randn(3, 4, 6, 8)
+    x = x.to(memory_format=torch.channels_last) if last else x
+    expected = run(x)
+    torch._dynamo.reset()
+    torch._dynamo.decorators.mark_unbacked(x, dim)
+    compiled = torch.compile(run, fullgraph=True, backend="aot_eager")
+    result = compiled(x)
+    torch.testing.assert_close(result, expected)
+    assert result.stride() == expected.stride()
+
+
+@pytest.mark.parametrize("dim", range(3))
+def test_arithmetic_on_sizes_that_only_the_run_tells(dim):
+    one = torch.randn(1, 1)
+
+    def run(x, y):
+        return torch.ops.firelu.add(x, y), torch.ops.firelu.mul(x, one), torch.ops.firelu.reduce_sum(x)
+
+    x, y = torch.randn(3, 4, 5), torch.randn(3, 4, 5)
+    expected = run(x, y)
+    torch._dynamo.reset()
+    torch._dynamo.decorators.mark_unbacked(x, dim)
+    torch._dynamo.decorators.mark_unbacked(y, dim)
+    torch.testing.assert_close(torch.compile(run, fullgraph=True, backend="aot_eager")(x, y), expected)

@@ -133,3 +133,96 @@ def test_fused_classes_take_the_known_order_and_have_second_derivatives():
         torch.autograd.grad(got[0].square().sum() + got[1].square().sum(), dy),
         torch.autograd.grad(expected[0].square().sum() + expected[1].square().sum(), dy),
     )
+
+
+def loaded_empty(make, state):
+    with torch.device("meta"):
+        module = make()
+    module = module.to_empty(device="cpu")
+    module.load_state_dict(state, strict=True)
+    return module
+
+
+def loaded_assigned(make, state):
+    with torch.device("meta"):
+        module = make()
+    module.load_state_dict(state, strict=True, assign=True)
+    return module
+
+
+def loaded_reset(make, state):
+    """As FSDP makes modules: memory, then `reset_parameters` of everyone who has something of its own."""
+    with torch.device("meta"):
+        module = make()
+    for part in module.modules():
+        if list(part.parameters(recurse=False)) or list(part.buffers(recurse=False)):
+            part.to_empty(device="cpu", recurse=False)
+            part.reset_parameters()
+    module.load_state_dict(state, strict=True)
+    return module
+
+
+def loaded_twice(make, state):
+    """Emptied while it has values, and moved to meta and back."""
+    module = make().to_empty(device="cpu").to("meta").to_empty(device="cpu")
+    module.load_state_dict(state, strict=True)
+    return module
+
+
+def loaded_under_default_device(make, state):
+    torch.set_default_device("meta")
+    try:
+        module = make()
+    finally:
+        torch.set_default_device(None)
+    module = module.double().to_empty(device="cpu").float()
+    module.load_state_dict(state, strict=True)
+    return module
+
+
+LOADED = [loaded_empty, loaded_assigned, loaded_reset, loaded_twice, loaded_under_default_device]
+
+
+@pytest.mark.parametrize("load", LOADED)
+@pytest.mark.parametrize("make", MODULES)
+def test_modules_made_on_meta_and_loaded_are_whole(make, load):
+    """A strict load says that every key is there: the kernels, which are no keys, must be there too."""
+    torch.manual_seed(0)
+    whole = make()
+    for parameter in whole.parameters():
+        torch.nn.init.normal_(parameter)
+    module = load(make, whole.state_dict())
+    x = torch.randn(1, 3, 8, 8)
+    assert torch.equal(module(x), whole(x))
+    nested = load(
+        lambda: torch.nn.Sequential(torch.nn.Identity(), make()), {f"1.{k}": v for k, v in whole.state_dict().items()}
+    )
+    assert torch.equal(nested(x), whole(x))
+
+
+@pytest.mark.parametrize("make", MODULES[1:])
+def test_a_kernel_moves_with_its_module(make):
+    module = make()
+    module.kernel.mul_(3)
+    changed = module.kernel.clone()
+    for move in (lambda m: m.double(), lambda m: m.half(), lambda m: m.float(), lambda m: m.to("cpu"), copy.deepcopy):
+        module = move(module)
+        torch.testing.assert_close(module.kernel.float(), changed, rtol=2**-10, atol=0)
+    assert torch.equal(module.to(torch.float32).to_empty(device="cpu").kernel, module.kernel)
+    module.reset_parameters()
+    torch.testing.assert_close(3 * module.kernel, changed, rtol=2**-10, atol=0)
+    assert make().to("meta").kernel.is_meta
+    assert make().to("meta")(torch.empty(1, 3, 8, 8, device="meta")).is_meta
+
+
+def test_a_kernel_without_values_is_refused():
+    with pytest.raises(firelu.ArgumentError, match="make_kernel: taps: got a tensor on meta"):
+        ft.UpFirDnUpsample(torch.ones(4, device="meta"))
+
+
+def test_a_module_loaded_by_assignment_is_compiled():
+    torch._dynamo.reset()
+    module = loaded_assigned(lambda: ft.UpFirDnUpsample([1, 3, 3, 1]), {})
+    x = torch.randn(1, 3, 8, 8)
+    compiled = torch.compile(module, fullgraph=True, backend="aot_eager")
+    assert torch.equal(compiled(x), ft.UpFirDnUpsample([1, 3, 3, 1])(x))

@@ -11,7 +11,7 @@ import firelu.torch as ft
 import pytest
 import torch
 from firelu.torch.bridge import bridged
-from firelu.torch.fake import symbolic
+from firelu.torch.fake import shape_rule, symbolic
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -70,7 +70,7 @@ def test_formulas_for_symbols_agree_with_the_registry(x):
             arguments[2] = None  # An axis that is not there takes no bias.
         target = bridged(name)
         expected = target.kernel.infer(*arguments)
-        found = symbolic(target, target.signature.complete(arguments))
+        found = symbolic(target, shape_rule(target), target.signature.complete(arguments))
         assert [(tuple(a), tuple(b), c) for a, b, c in found] == expected, name
 
 

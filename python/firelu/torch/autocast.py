@@ -7,7 +7,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import _C
+
+from . import private
 
 if TYPE_CHECKING:
     from .bridge import Bridged
@@ -15,10 +16,16 @@ if TYPE_CHECKING:
 
 def kernel(bridged: Bridged, device: str) -> Callable[..., Any]:
     """Make the kernel of the key ``Autocast<device>``."""
-    excluded = _C.DispatchKeySet(getattr(_C.DispatchKey, f"Autocast{device}"))
+    key = private.find(f"torch._C:DispatchKey.Autocast{device}")
 
-    def autocast(keyset: Any, *arguments: Any) -> Any:
-        with _C._ExcludeDispatchKeyGuard(excluded):
+    def without() -> Any:
+        """Give the context in which the operator does not come back here."""
+        if not private.are_there(private.excluding_keys, private.key_set, key):
+            return torch.autocast(device.lower(), enabled=False)
+        return private.excluding_keys(private.key_set(key))
+
+    def autocast(*arguments: Any) -> Any:
+        with without():
             return bridged.overload(*promoted(bridged, arguments))
 
     return autocast

@@ -9,8 +9,9 @@ import torch
 
 from .. import _firelu
 from .._firelu import OpSchema, TorchOperator
-from . import autocast, autograd, batching, direct, fake
-from .signature import Signature
+from ..errors import ArgumentError
+from . import autocast, autograd, batching, direct, fake, private
+from .signature import Signature, check_spelling
 
 #: What the compiler must know: the operators are written for it, and an output's strides follow an input's.
 _TAGS = (
@@ -18,7 +19,18 @@ _TAGS = (
     getattr(torch.Tag, "needs_exact_strides", torch.Tag.needs_fixed_stride_order),
 )
 
-_LIBRARY: Any = torch.library.Library("firelu", "FRAGMENT")  # type: ignore[no-untyped-call]
+
+def _new_library() -> Any:
+    """Give the home of the operators. That of an earlier import, whole or broken off, makes room first."""
+    earlier = getattr(_firelu, "torch_library", None)
+    if earlier is not None and private.destroy_library is not None:
+        private.destroy_library(earlier)
+    library: Any = torch.library.Library("firelu", "FRAGMENT")  # type: ignore[no-untyped-call]
+    vars(_firelu)["torch_library"] = library
+    return library
+
+
+_LIBRARY = _new_library()
 _LOCK = threading.RLock()
 _BRIDGED: dict[str, Bridged] = {}
 
@@ -29,20 +41,34 @@ class Bridged:
     def __init__(self, schema: OpSchema) -> None:
         self.schema = schema
         self.signature = Signature(schema)
+        check_spelling(schema, self.signature)
         self.kernel = TorchOperator(schema.name)
         name = self.signature.name
+        _check_free(schema.name, name)
         _LIBRARY.define(self.signature.declaration, tags=_TAGS)
         self.overload: Any = getattr(torch.ops.firelu, name).default
         for key in ("CPU", "CUDA"):
             _LIBRARY.impl(name, self.kernel, key)
-        record = autograd.recorder(self)
-        _LIBRARY.impl(name, autograd.kernel(self, record), "Autograd", with_keyset=True)
+        self.recorder = autograd.Recorder(self)
+        record = autograd.recorder(self) if autograd.IS_AVAILABLE else None
+        if record is None:
+            autograd.register_public(self, _LIBRARY)
+        else:
+            _LIBRARY.impl(name, autograd.kernel(self, record), "Autograd", with_keyset=True)
         self.call = direct.caller(self, record)
         for device in ("CPU", "CUDA"):
-            _LIBRARY.impl(name, autocast.kernel(self, device), f"Autocast{device}", with_keyset=True)
+            _LIBRARY.impl(name, autocast.kernel(self, device), f"Autocast{device}")
         self.fake = fake.kernel(self)
         torch.library.register_fake(f"firelu::{name}", self.fake, lib=_LIBRARY)
         torch.library.register_vmap(f"firelu::{name}", batching.rule(self), lib=_LIBRARY)
+
+
+def _check_free(operator: str, name: str) -> None:
+    """Refuse a name that another operator has in torch, where capitals and dots are not told apart."""
+    others = [other for other, known in _BRIDGED.items() if known.signature.name == name]
+    if others or name in vars(torch.ops.firelu):
+        got = f"the name of {others[0]}" if others else "a name that torch keeps for itself"
+        raise ArgumentError(f"{operator}: name: got torch.ops.firelu.{name}, {got}, takes a name of its own")
 
 
 def bridged(operator: str) -> Bridged:
@@ -60,8 +86,12 @@ def register(operator: str) -> Any:
         operator: its registered name, such as ``"LeakyRelu"``.
 
     Returns:
-        The torch operator, ``torch.ops.firelu.<name>.default``. Its derivative is the registry's; compiled with
-        dynamic shapes it is specialised to the shapes it sees.
+        The torch operator, ``torch.ops.firelu.<name>.default``. Its derivative is the registry's, in reverse and in
+        forward mode; compiled with dynamic shapes it is specialised to the shapes it sees.
+
+    Raises:
+        UnknownOperatorError: nobody has registered it.
+        ArgumentError: torch cannot spell its name, a parameter or a default, or another operator has that name there.
     """
     return bridged(operator).overload
 

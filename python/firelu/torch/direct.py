@@ -12,67 +12,116 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import _C
 
-from ..errors import ArgumentError
+from ..errors import ArgumentError, NoGradientError
+from . import autograd, private
 
 if TYPE_CHECKING:
+    from .autograd import Record
     from .bridge import Bridged
 
-_EXACT = frozenset((torch.Tensor, torch.nn.Parameter))
-_TENSOR = _C._dispatch_keys(torch.empty(0)).raw_repr()
+_IS_AVAILABLE = autograd.IS_AVAILABLE and private.are_there(
+    private.dispatch_keys,
+    private.included_keys,
+    private.excluded_keys,
+    private.is_function_mode_enabled,
+    private.is_profiler_enabled,
+)
 
 
-def _thread_state() -> tuple[int, int]:
-    """Give the keys that this thread adds to every call and those that it leaves out."""
-    included, excluded = _C._dispatch_tls_local_include_set(), _C._dispatch_tls_local_exclude_set()
-    return included.raw_repr(), excluded.raw_repr()
+def _plain_state() -> tuple[int, int, int]:
+    """Give the keys that a thread adds to every call, those that it leaves out, and those of a plain CPU tensor."""
+    included, excluded = private.included_keys(), private.excluded_keys()
+    tensor = torch.empty(0, device="cpu")
+    return included.raw_repr(), excluded.raw_repr(), private.dispatch_keys(tensor).raw_repr()
 
 
-def _fresh_thread_state() -> tuple[int, int]:
-    """Give the state of a thread under no mode; the importing thread may be under any."""
-    states: list[tuple[int, int]] = []
-    thread = threading.Thread(target=lambda: states.append(_thread_state()))
+def _in_fresh_thread(function: Callable[[], tuple[int, int, int]]) -> tuple[int, int, int]:
+    """Run a function under no mode; the importing thread may be under any."""
+    results: list[tuple[int, int, int]] = []
+    thread = threading.Thread(target=lambda: results.append(function()))
     thread.start()
     thread.join()
-    return states[0]
+    return results[0]
 
 
-_INCLUDED, _EXCLUDED = _fresh_thread_state()
+_INCLUDED, _EXCLUDED, _TENSOR = _in_fresh_thread(_plain_state) if _IS_AVAILABLE else (0, 0, 0)
 
 
-def caller(bridged: Bridged, record: Callable[[Any, bool, tuple[Any, ...]], Any]) -> Callable[..., Any]:
+def caller(bridged: Bridged, record: Record | None) -> Callable[..., Any]:
     """Make the operator as a function: the same as its torch operator, with a shorter way for plain tensors."""
-    overload, compute, places = bridged.overload, bridged.kernel, bridged.signature.tensor_places
+    dispatched = _dispatched(bridged)
+    if record is None or not _IS_AVAILABLE:
+        return dispatched
+    compute, places = bridged.kernel, bridged.signature.tensor_places
     # The other tracers than dynamo bring tensors or a mode of their own, which are asked for below.
     is_compiling, grad_enabled = torch.compiler.is_dynamo_compiling, torch.is_grad_enabled
-    function_mode, profiler = _C._is_torch_function_mode_enabled, _C._autograd._profiler_enabled
-    included, excluded = _C._dispatch_tls_local_include_set, _C._dispatch_tls_local_exclude_set
-    keys, exact, plain = _C._dispatch_keys, _EXACT, _TENSOR
+    function_mode, profiler = private.is_function_mode_enabled, private.is_profiler_enabled
+    included, excluded = private.included_keys, private.excluded_keys
+    keys, exact, plain = private.dispatch_keys, autograd.EXACT, _TENSOR
+    in_forward_mode = private.in_forward_mode
 
     def call(*arguments: Any) -> Any:
         if (
             is_compiling()
+            or in_forward_mode()
             or function_mode()
             or profiler()
             or included().raw_repr() != _INCLUDED
             or excluded().raw_repr() != _EXCLUDED
         ):
-            return overload(*arguments)
+            return dispatched(*arguments)
         requires_grad = False
         for place in places:
             value = arguments[place]
             if value is None:
                 continue
             if type(value) not in exact or keys(value).raw_repr() != plain:
-                return overload(*arguments)
+                return dispatched(*arguments)
             requires_grad = requires_grad or value.requires_grad
         try:
             if requires_grad and grad_enabled():
-                return record(None, True, arguments)
+                return record(None, True, False, arguments)
             return compute(*arguments)
         except ArgumentError:
-            # The dispatcher converts what is nearly a number, such as a tensor of one element, or explains.
-            return overload(*arguments)
+            # The dispatcher converts what is nearly a number, such as a tensor of no dimensions, or explains.
+            return dispatched(*arguments)
 
     return call
+
+
+def _dispatched(bridged: Bridged) -> Callable[..., Any]:
+    """Make the operator as a function by way of the dispatcher, which would read any tensor as a number."""
+    overload, signature = bridged.overload, bridged.signature
+    first = signature.first_argument
+
+    def dispatched(*arguments: Any) -> Any:
+        for place, value in enumerate(arguments[first:], first):
+            if isinstance(value, torch.Tensor):
+                _check_number(signature.operator, signature.parameters[place].name, value)
+        if not autograd.IS_AVAILABLE:
+            for tensor in signature.tensors(arguments):
+                if tensor is not None and autograd.has_tangent(tensor):
+                    raise NoGradientError(
+                        f"{signature.operator}: forward mode: got a tensor with a tangent, takes one without: this "
+                        "version of torch lacks what tangents are computed with here"
+                    )
+        return overload(*arguments)
+
+    return dispatched
+
+
+def _check_number(operator: str, name: str, value: torch.Tensor) -> None:
+    """Refuse a tensor in the place of a number, but for those that torch's own functions take."""
+    if value.requires_grad:
+        got = "a tensor that requires grad"
+    elif autograd.has_tangent(value):
+        got = "a tensor with a tangent"
+    elif value.dim() > 0:
+        got = f"a tensor of the shape {tuple(value.shape)}"
+    else:
+        return
+    raise ArgumentError(
+        f"{operator}: {name}: got {got}, takes a number: no gradient flows to it. Pass .item() for its value, or "
+        "multiply by the tensor outside to learn it"
+    )

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from ..errors import ArgumentError
 from ..functional import _paddings, _pair
 from .bridge import bridged
 
@@ -95,10 +96,10 @@ def upfirdn2d(
     torch.Size([1, 1, 4, 4])
     """
     if kernel.dim() == 1:
-        kernel = torch.outer(kernel, kernel)
+        kernel = _outer_square(kernel, input)
     # What nearly everyone passes is read without a further call: it shows in the time of a small picture.
     result: Tensor
-    plain = not flip_kernel and gain == 1.0
+    plain = flip_kernel is False and type(gain) is float and gain == 1.0
     if plain and type(up) is int and type(down) is int and type(pad) is tuple and len(pad) == 2:
         x0, x1 = pad
         result = _UPFIRDN2D(input, kernel, up, up, down, down, x0, x1, x0, x1)
@@ -106,6 +107,14 @@ def upfirdn2d(
         factors = (*_pair("up", up), *_pair("down", down), *_paddings(pad))
         result = _UPFIRDN2D(input, kernel, *factors, flip_kernel, gain)
     return result
+
+
+def _outer_square(taps: Tensor, input: Tensor) -> Tensor:
+    """Give the outer product of taps with themselves, no narrower than the filter computes."""
+    if taps.is_floating_point():
+        computed = torch.float64 if input.dtype == torch.float64 else torch.float32
+        taps = taps.to(torch.promote_types(taps.dtype, computed))
+    return torch.outer(taps, taps)
 
 
 def upfirdn2d_native(
@@ -150,7 +159,19 @@ def upfirdn2d_native(
 
 def make_kernel(taps: Any, *, gain: float = 1.0) -> Tensor:
     """Make a float32 kernel whose sum is ``gain``: the outer product of 1-D taps, or 2-D taps as they are."""
-    kernel = torch.as_tensor(taps, dtype=torch.float32)
+    return kernel_on_cpu(taps, gain).to(kernel_device(taps))
+
+
+def kernel_on_cpu(taps: Any, gain: float) -> Tensor:
+    """Make the kernel on the processor: it has values there, whatever the default device is."""
+    if isinstance(taps, Tensor) and taps.is_meta:
+        raise ArgumentError("make_kernel: taps: got a tensor on meta, takes taps with values")
+    kernel = torch.as_tensor(taps, dtype=torch.float32, device="cpu")
     if kernel.dim() == 1:
         kernel = torch.outer(kernel, kernel)
     return kernel * (gain / kernel.sum())
+
+
+def kernel_device(taps: Any) -> torch.device:
+    """Tell where a kernel of these taps belongs: where they are, or on the default device."""
+    return taps.device if isinstance(taps, Tensor) else torch.get_default_device()

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 
 from ..errors import ArgumentError
-from .functional import fused_leaky_relu, make_kernel, upfirdn2d
+from .functional import fused_leaky_relu, kernel_device, kernel_on_cpu, upfirdn2d
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 
 class FusedLeakyReLU(nn.Module):
@@ -31,6 +35,11 @@ class FusedLeakyReLU(nn.Module):
         self.negative_slope = negative_slope
         self.scale = scale
 
+    def reset_parameters(self) -> None:
+        """Give the bias the zeros it starts with."""
+        if self.bias is not None:
+            nn.init.zeros_(self.bias)
+
     def forward(self, input: Tensor) -> Tensor:
         """Apply the activation."""
         return fused_leaky_relu(input, self.bias, self.negative_slope, self.scale)
@@ -51,19 +60,46 @@ def _centred(kernel: Tensor, taken: int, before: int, after: int) -> tuple[int, 
 
 
 class _Resample(nn.Module):
-    """A fixed kernel and padding; the kernel is no part of a checkpoint."""
+    """A fixed kernel and padding; the kernel is no part of a checkpoint.
+
+    So it is made again where it would be lost: after `to_empty`, by `reset_parameters`, and on first use where loading
+    a checkpoint with ``assign=True`` has left it on meta.
+    """
 
     kernel: Tensor
 
-    def __init__(self, kernel: Tensor, up: int, down: int, pad: tuple[int, int, int, int]) -> None:
+    def __init__(
+        self, kernel: Tensor, device: torch.device, up: int, down: int, pad: tuple[int, int, int, int]
+    ) -> None:
         super().__init__()
-        self.register_buffer("kernel", kernel, persistent=False)
+        #: The kernel's values, which no move of the module touches.
+        self._taps: list[list[float]] = kernel.detach().tolist()
+        self.register_buffer("kernel", kernel.to(device), persistent=False)
         self.up = up
         self.down = down
         self.pad = pad
 
+    def _made_on(self, device: torch.device) -> Tensor:
+        return torch.tensor(self._taps, dtype=torch.float32, device=device).to(self.kernel.dtype)
+
+    def reset_parameters(self) -> None:
+        """Give the kernel the values it was made with."""
+        with torch.no_grad():
+            self.kernel.copy_(self._made_on(self.kernel.device))
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
+        before = self.kernel
+        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
+        if self.kernel is not before and not self.kernel.is_meta:
+            # `to_empty` gives memory without values. For all other moves this writes what is there.
+            with torch.no_grad():
+                self.kernel.copy_(self._made_on(self.kernel.device) if before.is_meta else before)
+        return self
+
     def forward(self, input: Tensor) -> Tensor:
         """Resample (N, C, H, W)."""
+        if self.kernel.is_meta and not input.is_meta:
+            self.kernel = self._made_on(input.device)
         return upfirdn2d(input, self.kernel, up=self.up, down=self.down, pad=self.pad)
 
     def extra_repr(self) -> str:
@@ -82,8 +118,9 @@ class UpFirDnUpsample(_Resample):
     """
 
     def __init__(self, resample_kernel: Any, factor: int = 2) -> None:
-        kernel = make_kernel(resample_kernel, gain=factor**2)
-        super().__init__(kernel, factor, 1, _centred(kernel, factor, factor - 1, 0))
+        kernel = kernel_on_cpu(resample_kernel, factor**2)
+        device = kernel_device(resample_kernel)
+        super().__init__(kernel, device, factor, 1, _centred(kernel, factor, factor - 1, 0))
         self.factor = factor
 
 
@@ -98,8 +135,8 @@ class UpFirDnDownsample(_Resample):
     """
 
     def __init__(self, resample_kernel: Any, factor: int = 2) -> None:
-        kernel = make_kernel(resample_kernel)
-        super().__init__(kernel, 1, factor, _centred(kernel, factor, 0, 0))
+        kernel = kernel_on_cpu(resample_kernel, 1.0)
+        super().__init__(kernel, kernel_device(resample_kernel), 1, factor, _centred(kernel, factor, 0, 0))
         self.factor = factor
 
 
@@ -124,13 +161,13 @@ class UpFirDnSmooth(_Resample):
                 f"UpFirDnSmooth: got upsample_factor {upsample_factor} and downsample_factor {downsample_factor}, "
                 "takes at most one of them above 1"
             )
-        kernel = make_kernel(resample_kernel, gain=upsample_factor**2)
+        kernel = kernel_on_cpu(resample_kernel, upsample_factor**2)
         if upsample_factor > 1:
             rest = upsample_factor - 1
             pad = _centred(kernel, upsample_factor + kernel_size - 1, rest, rest)
         else:
             pad = _centred(kernel, downsample_factor - kernel_size + 1, 0, 0)
-        super().__init__(kernel, 1, 1, pad)
+        super().__init__(kernel, kernel_device(resample_kernel), 1, 1, pad)
         self.upsample_factor = upsample_factor
         self.downsample_factor = downsample_factor
         self.kernel_size = kernel_size

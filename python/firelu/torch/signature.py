@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import keyword
 import re
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from .._firelu import Argument, Input, OpSchema
+from ..errors import ArgumentError
+from .operators import STEMS
 
 _ARGUMENT_TYPES = {
     "bool": "bool",
@@ -20,9 +24,16 @@ _ARGUMENT_TYPES = {
 
 
 def torch_name(operator: str) -> str:
-    """Give the name under ``torch.ops.firelu``: ``LeakyRelu`` is ``leaky_relu``, ``UpFirDn2d`` is ``upfirdn2d``."""
-    word = operator.replace("UpFirDn2d", "Upfirdn2d").replace(".", "_")
-    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", word).lower()
+    """Give the name under ``torch.ops.firelu``: ``LeakyRelu`` is ``leaky_relu``, ``UpFirDn2d`` is ``upfirdn2d``.
+
+    A name that begins with that of a file of `operators` is spelt as the file is.
+    """
+    for stem in STEMS:
+        word = stem.replace("_", "")
+        if operator.lower().startswith(word):
+            operator = stem + operator[len(word) :]
+            break
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", operator.replace(".", "_")).lower()
 
 
 @dataclass(frozen=True)
@@ -39,6 +50,43 @@ class Parameter:
     def __str__(self) -> str:
         """Give the parameter as a schema writes it."""
         return f"{self.type} {self.name}" + ("" if self.default is None else f"={self.default}")
+
+
+#: Words of torch's schema language: Python's, but for those that it has no use for.
+_RESERVED = frozenset(keyword.kwlist) - {
+    "async", "await", "except", "finally", "from", "lambda", "nonlocal", "try", "yield",
+}  # fmt: skip
+
+
+def check_spelling(schema: OpSchema, signature: Signature) -> None:
+    """Refuse what torch's schema language cannot say, before torch sees it.
+
+    Raises:
+        ArgumentError: for a name that is no identifier, stands twice or is reserved, and for a default that torch
+            cannot read.
+    """
+    takes = "letters, digits and _, not first a digit, and no word of torch's schema language"
+    for what, name in [("name", signature.name), *(("parameters", p.name) for p in signature.parameters)]:
+        if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name) or name in _RESERVED:
+            raise ArgumentError(f"{schema.name}: {what}: got {name!r} as torch's name, takes {takes}")
+    names = [parameter.name for parameter in signature.parameters]
+    for name in names:
+        if names.count(name) > 1:
+            raise ArgumentError(
+                f"{schema.name}: parameters: got {name!r} twice as torch's name, takes names of their own"
+            )
+    for argument in schema.args:
+        values = argument.default if isinstance(argument.default, list) else [argument.default]
+        for value in values:
+            if isinstance(value, float) and value and not sys.float_info.min <= abs(value) <= sys.float_info.max:
+                can = "a default that torch's schema language can say: finite and not subnormal"
+                raise ArgumentError(f"{schema.name}: {argument.name}: got {value!r}, takes {can}")
+            if isinstance(value, str) and not _UNSPEAKABLE.isdisjoint(value):
+                can = "a default that torch's schema language can say: text without a newline or a zero byte"
+                raise ArgumentError(f"{schema.name}: {argument.name}: got {value!r}, takes {can}")
+
+
+_UNSPEAKABLE = frozenset("\n\0")
 
 
 def _literal(value: Any) -> str:
