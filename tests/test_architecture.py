@@ -30,10 +30,12 @@ DOORS = {
     r"\brayon\b": {r"src/devices/cpu/parallel\.rs": "one place decides how work is split between threads"},
     r"\blibc\b": {
         r"src/devices/cpu/memory\.rs": "huge pages are asked for with mmap and madvise",
+        r"src/devices/cpu/fork\.rs": "a fork waits for open sections: pthread_atfork",
     },
     r"\b(core|std)::arch\b": {
         r"src/devices/cpu/simd\.rs": "the lanes of element-wise formulas",
         r"src/devices/cpu/copy\.rs": "copies past the caches, which compute nothing",
+        r"src/devices/cpu/float_mode\.rs": "the control word of a thread's arithmetic",
         r"src/filters/levels/\w+\.rs": "the registers of filter loops, a file for each level",
     },
 }
