@@ -29,7 +29,7 @@ DOORS = {
     r"\bcudarc\b": {r"src/devices/cuda/\w+\.rs": "the only code that talks to the driver"},
     r"\brayon\b": {r"src/devices/cpu/parallel\.rs": "one place decides how work is split between threads"},
     r"\blibc\b": {
-        r"src/devices/cpu/memory\.rs": "huge pages are asked for with mmap and madvise",
+        r"src/devices/cpu/memory/mod\.rs": "huge pages are asked for with mmap and madvise",
         r"src/devices/cpu/fork\.rs": "a fork waits for open sections: pthread_atfork",
     },
     r"\b(core|std)::arch\b": {

@@ -10,7 +10,7 @@ ROOT = pathlib.Path(__file__).parents[2]
 # Where it may stand, and what for.
 ALLOWED = {
     r"src/core/tensor\.rs": "memory of tensors",
-    r"src/devices/(cpu|cuda)/\w+\.rs": "threads, registers, memory and drivers of the devices",
+    r"src/devices/(cpu|cuda)/(memory/)?\w+\.rs": "threads, registers, memory and drivers of the devices",
     r"src/filters/plan/(layout|taps)\.rs": "the taps of a kernel and the rows of a plane are read through strides",
     r"src/filters/filter/\w+\.rs": "tiles call the loops on rows that the plan cut",
     r"src/filters/kernel_gradient/\w+\.rs": "tiles call the loops on rows that the plan cut",
