@@ -243,3 +243,11 @@ pub fn parse_shape(operator: &str, object: &Bound<'_, PyAny>) -> PyResult<Shape>
     let sizes: Vec<usize> = object.extract().map_err(|_| refuse())?;
     Ok(Shape::from(sizes))
 }
+
+/// Whether an object is a number rather than an array of one.
+pub fn is_number(object: &Bound<'_, PyAny>) -> bool {
+    !object.hasattr("__len__").unwrap_or(true)
+        && !object.hasattr("ndim").unwrap_or(true)
+        && object.extract::<f64>().is_ok()
+        || object.is_instance_of::<pyo3::types::PyFloat>()
+}

@@ -10,7 +10,7 @@ use pyo3::types::{PyDict, PyTuple};
 use super::errors::{self, raise};
 use super::foreign::HELD_BYTES;
 use super::tensor::{PyTensor, tensor_from};
-use super::{custom, entry};
+use super::{arrays, custom, entry};
 use crate::core::args::{ArgValue, Args};
 use crate::core::dtype::DType;
 use crate::core::error::Result;
@@ -129,7 +129,7 @@ pub fn binary(name: &str, tensor: &PyTensor, other: &Bound<'_, PyAny>, reflected
     let this = tensor.variable();
     let other = match other.cast::<PyTensor>() {
         Ok(other) => other.get().variable(),
-        Err(_) if is_number(other) => scalar(other.extract()?, &this)?,
+        Err(_) if arrays::is_number(other) => scalar(other.extract()?, &this)?,
         Err(_) if is_array_like(other)? => {
             let dtype: Option<DType> = (!other.hasattr("dtype")?).then(|| this.value().dtype());
             Variable::constant(tensor_from(name, "other", other, dtype)?)
@@ -138,14 +138,6 @@ pub fn binary(name: &str, tensor: &PyTensor, other: &Bound<'_, PyAny>, reflected
     };
     let inputs = if reflected { vec![other, this] } else { vec![this, other] };
     apply_one(py, name, inputs, []).map(Some)
-}
-
-/// Whether an object is a number rather than an array of one.
-pub fn is_number(object: &Bound<'_, PyAny>) -> bool {
-    !object.hasattr("__len__").unwrap_or(true)
-        && !object.hasattr("ndim").unwrap_or(true)
-        && object.extract::<f64>().is_ok()
-        || object.is_instance_of::<pyo3::types::PyFloat>()
 }
 
 fn is_array_like(object: &Bound<'_, PyAny>) -> PyResult<bool> {
@@ -192,7 +184,7 @@ pub fn backward(
         None => None,
         Some(gradient) => match gradient.cast::<PyTensor>() {
             Ok(gradient) => Some(gradient.get().variable().value().clone()),
-            Err(_) if is_number(gradient) && variable.value().shape().is_empty() => {
+            Err(_) if arrays::is_number(gradient) && variable.value().shape().is_empty() => {
                 Some(scalar(gradient.extract()?, &variable)?.value().clone())
             }
             Err(_) => {

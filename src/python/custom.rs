@@ -6,9 +6,9 @@ use pyo3::IntoPyObjectExt;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyTuple};
 
+use super::arguments::arg_value;
 use super::definitions::{PyOperatorDef, arg_to_python};
 use super::errors::{self, custom, raise};
-use super::run::arg_value;
 use super::{arrays, entry};
 use crate::core::args::{ArgSpec, Args};
 use crate::core::dtype::DType;

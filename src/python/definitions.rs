@@ -7,8 +7,8 @@ use pyo3::IntoPyObjectExt;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
+use super::arguments::arg_value;
 use super::errors::{self, raise};
-use super::run::arg_value;
 use crate::core::args::ArgValue;
 use crate::core::definition::OperatorDef;
 use crate::core::device::Device;

@@ -1,5 +1,6 @@
 //! The extension module `firelu._firelu`: the only place that knows Python and numpy.
 
+mod arguments;
 mod arrays;
 mod autograd;
 mod cuda;

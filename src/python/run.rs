@@ -3,16 +3,17 @@
 use std::sync::{Arc, Mutex};
 
 use firelu_guarded::guarded;
-use numpy::{PyUntypedArray, PyUntypedArrayMethods};
+use numpy::PyUntypedArray;
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyList, PyString, PyTuple};
+use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyTuple};
 use smallvec::SmallVec;
 
+use super::arguments::arg_value;
 use super::errors::{self, raise};
 use super::foreign::{self, Setting};
 use super::tensor::PyTensor;
-use super::{arrays, autograd, device, entry, settings};
-use crate::core::args::{ArgSpec, ArgValue, Args};
+use super::{arrays, autograd, device, entry};
+use crate::core::args::{ArgValue, Args};
 use crate::core::device::Device;
 use crate::core::dtype::DType;
 use crate::core::operator::Operator;
@@ -179,51 +180,6 @@ pub fn named_args(operator: &Operator, args: Option<&Bound<'_, PyDict>>) -> PyRe
         named.push((name, value));
     }
     schema.resolve_args(named).map_err(raise)
-}
-
-/// A Python value as an argument; the schema's type decides where Python leaves it open.
-pub fn arg_value(operator: &str, name: &str, spec: Option<&ArgSpec>, value: &Bound<'_, PyAny>) -> PyResult<ArgValue> {
-    let refuse = || {
-        let takes = spec.map_or("a bool, int, float, str or a list of numbers", |spec| spec.kind.name());
-        let message = format!("{operator}: {name}: got {}, takes {takes}", settings::short_repr(value));
-        errors::new(value.py(), "ArgumentError", message)
-    };
-    if let Ok(value) = value.cast_exact::<PyFloat>() {
-        return Ok(ArgValue::Float(value.extract()?));
-    }
-    if value.is_instance_of::<PyBool>() {
-        return Ok(ArgValue::Bool(value.extract()?));
-    }
-    if value.is_instance_of::<PyInt>() {
-        return value.extract().map(ArgValue::Int).map_err(|_| refuse());
-    }
-    if value.is_instance_of::<PyString>() {
-        return Ok(ArgValue::String(value.extract()?));
-    }
-    if value.is_instance_of::<PyList>() || value.is_instance_of::<PyTuple>() {
-        if let Ok(values) = value.extract::<Vec<i64>>() {
-            return Ok(ArgValue::Ints(values));
-        }
-        return value.extract().map(ArgValue::Floats).map_err(|_| refuse());
-    }
-    // An array without dimensions is the number in it.
-    if let Ok(array) = value.cast::<PyUntypedArray>()
-        && array.ndim() == 0
-    {
-        return arg_value(operator, name, spec, &array.call_method0("item")?);
-    }
-    // numpy's scalars and other numbers say what they are by what they convert to; a truth value is no number.
-    let class = value.get_type();
-    if class.name().is_ok_and(|n| n == "bool" || n == "bool_") && class.module().is_ok_and(|m| m == "numpy") {
-        return value.is_truthy().map(ArgValue::Bool);
-    }
-    if value.hasattr("__index__")? {
-        return value.extract().map(ArgValue::Int).map_err(|_| refuse());
-    }
-    if value.hasattr("__float__")? && !value.hasattr("__len__")? {
-        return value.extract().map(ArgValue::Float).map_err(|_| refuse());
-    }
-    Err(refuse())
 }
 
 /// A tensor on its way in or out: the object that keeps its memory.

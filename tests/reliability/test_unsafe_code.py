@@ -10,7 +10,7 @@ ROOT = pathlib.Path(__file__).parents[2]
 # Where it may stand, and what for.
 ALLOWED = {
     r"src/core/tensor\.rs": "memory of tensors",
-    r"src/devices/(cpu|cuda)/\w+\.rs": "threads, registers, memory and drivers of the devices",
+    r"src/devices/(cpu|cuda)/(memory/)?\w+\.rs": "threads, registers, memory and drivers of the devices",
     r"src/filters/plan/(layout|taps)\.rs": "the taps of a kernel and the rows of a plane are read through strides",
     r"src/filters/filter/\w+\.rs": "tiles call the loops on rows that the plan cut",
     r"src/filters/kernel_gradient/\w+\.rs": "tiles call the loops on rows that the plan cut",
@@ -18,7 +18,7 @@ ALLOWED = {
     r"src/filters/levels/\w+\.rs": "registers, and the loops compiled for them",
     r"src/filters/tests/\w+\.rs": "tests keep the contract of the loops that they call",
     r"src/operators/\w+/(cpu|cuda)(\.rs|/\w+\.rs)": "kernels: from checked tensors to memory",
-    r"src/python/\w+\.rs": "the bridge to Python's memory",
+    r"src/python/(tensor/)?\w+\.rs": "the bridge to Python's memory",
 }
 
 

@@ -5,32 +5,14 @@ use std::sync::OnceLock;
 
 use crate::features::Level;
 use crate::fork;
+use crate::variables::{Setting, setting};
 
 /// The most threads that can be asked for.
 pub const MOST_THREADS: usize = 1024;
 
-type Setting<T> = std::result::Result<Option<T>, String>;
-
-/// An absent or empty variable is `None`; one that `parse` refuses is a message.
-fn setting<T>(variable: &str, takes: &str, parse: impl FnOnce(&str) -> Option<T>) -> Setting<T> {
-    let Some(text) = std::env::var_os(variable).filter(|text| !text.is_empty()) else { return Ok(None) };
-    let text = text.to_string_lossy();
-    match parse(text.trim()) {
-        Some(value) => Ok(Some(value)),
-        None => Err(format!("{variable}: got {text:?}, takes {takes}; it is ignored")),
-    }
-}
-
 fn threads() -> Setting<usize> {
     let takes = format!("a number of threads from 1 to {MOST_THREADS}");
     setting("FIRELU_NUM_THREADS", &takes, |text| text.parse().ok().filter(|n| (1..=MOST_THREADS).contains(n)))
-}
-
-/// The level that `FIRELU_CPU_LEVEL` names.
-pub fn cpu_level() -> Setting<Level> {
-    let names: Vec<String> = Level::available().iter().map(|level| format!("{:?}", level.to_string())).collect();
-    let takes = format!("a level that this processor has: {}", names.join(", "));
-    setting("FIRELU_CPU_LEVEL", &takes, |text| text.parse().ok().filter(|level| Level::available().contains(level)))
 }
 
 /// How many bytes of free blocks `FIRELU_CACHE_BYTES` lets the pool keep.
@@ -40,7 +22,7 @@ pub fn cache_bytes() -> Setting<usize> {
 
 /// What is wrong with firelu's environment variables: one line each.
 pub fn problems() -> Vec<String> {
-    [threads().err(), cpu_level().err(), cache_bytes().err()].into_iter().flatten().collect()
+    [threads().err(), Level::named().err(), cache_bytes().err()].into_iter().flatten().collect()
 }
 
 /// How many threads calls use where nobody set a number, and what says so. Read once: a narrower affinity later on is

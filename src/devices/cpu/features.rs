@@ -5,7 +5,8 @@ use std::str::FromStr;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU8, Ordering};
 
-use crate::{environment, fork};
+use crate::fork;
+use crate::variables::{Setting, setting};
 use firelu_core::error::{Error, Result};
 
 /// What the kernels may use. Each level includes those before it.
@@ -36,6 +37,13 @@ impl Level {
             2 => Level::Avx512,
             _ => initialise(),
         }
+    }
+
+    /// The level that `FIRELU_CPU_LEVEL` names.
+    pub fn named() -> Setting<Level> {
+        let names: Vec<String> = Level::available().iter().map(|level| format!("{:?}", level.to_string())).collect();
+        let takes = format!("a level that this processor has: {}", names.join(", "));
+        setting("FIRELU_CPU_LEVEL", &takes, |text| text.parse().ok().filter(|level| Level::available().contains(level)))
     }
 
     /// Makes kernels of the whole process use this level; refused where the processor lacks it.
@@ -98,7 +106,7 @@ fn detect() -> Level {
 /// The detected level, or a lower one named by `FIRELU_CPU_LEVEL`.
 #[cold]
 fn initialise() -> Level {
-    let level = environment::cpu_level().ok().flatten().unwrap_or(detected());
+    let level = Level::named().ok().flatten().unwrap_or(detected());
     CURRENT.store(level as u8, Ordering::Relaxed);
     level
 }

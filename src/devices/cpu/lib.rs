@@ -1,7 +1,6 @@
 //! The processor: its instruction-set level, its registers, its threads and its memory.
 
 pub mod assign;
-mod available;
 pub mod broadcast;
 pub mod copy;
 pub mod elementwise;
@@ -9,7 +8,6 @@ pub mod environment;
 pub mod features;
 pub mod float_mode;
 pub mod fork;
-mod free_list;
 pub mod lanes;
 pub mod memory;
 pub mod parallel;
@@ -18,4 +16,5 @@ pub mod simd;
 pub mod sources;
 mod sync;
 mod tasks;
+mod variables;
 pub mod walk;

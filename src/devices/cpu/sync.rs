@@ -1,5 +1,5 @@
-//! What [`tasks`](super::tasks) and [`free_list`](super::free_list) need of the standard library. They
-//! name it through this module so that a model checker can give them its own.
+//! What `tasks` and the memory's free list need of the standard library. They name it through this module so that a
+//! model checker can give them its own.
 
 pub use std::hint::spin_loop;
 pub use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};

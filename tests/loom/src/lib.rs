@@ -16,7 +16,7 @@ mod sync {
 mod tasks;
 
 #[cfg(test)]
-#[path = "../../../src/devices/cpu/free_list.rs"]
+#[path = "../../../src/devices/cpu/memory/free_list.rs"]
 mod free_list;
 
 #[cfg(test)]

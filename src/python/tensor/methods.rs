@@ -1,58 +1,24 @@
-//! `firelu.Tensor`: a tensor that owns its memory and remembers how it was computed.
+//! The methods of `firelu.Tensor`.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::PoisonError;
 
 use firelu_guarded::guarded;
 use numpy::PyUntypedArray;
 use pyo3::IntoPyObjectExt;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyList, PyTuple};
+use pyo3::types::{PyDict, PyTuple};
 
-use super::errors::{self, raise};
-use super::{arrays, autograd, device, interop};
+use super::{PyTensor, array_of, on_device, tensor_from};
 use crate::core::args::ArgValue;
 use crate::core::device::Device;
 use crate::core::dtype::DType;
-use crate::core::tensor::{Parts, Tensor, TensorView};
 use crate::devices;
 use crate::graph::tape::Variable;
-
-/// A tensor with memory of its own on a device.
-///
-/// Operators on tensors that require a gradient are recorded; `backward` and `firelu.grad` run the
-/// gradient definitions of the registry.
-#[pyclass(frozen, module = "firelu", name = "Tensor")]
-pub struct PyTensor(Mutex<Variable>);
-
-impl From<Tensor> for PyTensor {
-    fn from(tensor: Tensor) -> Self {
-        Variable::constant(tensor).into()
-    }
-}
-
-impl From<Variable> for PyTensor {
-    fn from(variable: Variable) -> Self {
-        PyTensor(Mutex::new(variable))
-    }
-}
+use crate::python::errors::{self, raise};
+use crate::python::{arrays, autograd, interop};
 
 impl PyTensor {
-    /// The variable that it is now.
-    pub fn variable(&self) -> Variable {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    /// The tensor, sharing its memory.
-    pub fn tensor(&self) -> Tensor {
-        self.variable().value().clone()
-    }
-
-    /// Where its elements are; valid while the object lives, which never changes its memory.
-    pub fn parts(&self) -> Parts {
-        (*self.tensor().view()).clone()
-    }
-
     fn binary<'py>(&self, name: &str, other: &Bound<'py, PyAny>, reflected: bool) -> PyResult<Bound<'py, PyAny>> {
         match autograd::binary(name, self, other, reflected)? {
             Some(result) => result.into_bound_py_any(other.py()),
@@ -276,7 +242,7 @@ impl PyTensor {
 
     fn __truediv__<'py>(&self, other: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         let py = other.py();
-        if !autograd::is_number(other) {
+        if !arrays::is_number(other) {
             return Ok(py.NotImplemented().into_bound(py));
         }
         let variable = self.variable();
@@ -353,24 +319,6 @@ impl PyTensor {
     }
 }
 
-/// Keeps a tensor's memory alive as the base of an array, and nothing of its graph.
-#[pyclass(frozen, module = "firelu._firelu", name = "TensorMemory")]
-struct TensorMemory(#[allow(dead_code)] Tensor);
-
-/// An array over a tensor's memory. Once read-only, numpy gives nobody the right to write back.
-pub fn array_of(py: Python<'_>, tensor: Tensor, writable: bool) -> PyResult<Bound<'_, PyUntypedArray>> {
-    if tensor.device() != Device::Cpu {
-        let message = format!("{}: Tensor.numpy: the values are there: use .to(\"cpu\") first", tensor.device());
-        return Err(errors::new(py, "DeviceError", message));
-    }
-    let parts = (*tensor.view()).clone();
-    let array = arrays::array_over(&parts, Bound::new(py, TensorMemory(tensor))?.into_any())?;
-    if !writable {
-        array.call_method1("setflags", (false,))?;
-    }
-    Ok(array)
-}
-
 fn axes(axis: Option<&Bound<'_, PyAny>>) -> PyResult<ArgValue> {
     let Some(axis) = axis.filter(|axis| !axis.is_none()) else { return Ok(ArgValue::Ints(Vec::new())) };
     let numbers = axis.extract::<i64>().map(|one| vec![one]).or_else(|_| axis.extract::<Vec<i64>>());
@@ -379,68 +327,4 @@ fn axes(axis: Option<&Bound<'_, PyAny>>) -> PyResult<ArgValue> {
         errors::new(axis.py(), "ArgumentError", message)
     };
     numbers.map(ArgValue::Ints).map_err(refuse)
-}
-
-/// A new tensor with the values of anything numpy understands; lists and numbers become float32 unless
-/// a dtype is given.
-pub fn tensor_from(operator: &str, argument: &str, data: &Bound<'_, PyAny>, dtype: Option<DType>) -> PyResult<Tensor> {
-    let py = data.py();
-    if let Ok(tensor) = data.cast::<PyTensor>()
-        && dtype.is_none_or(|dtype| dtype == tensor.get().tensor().dtype())
-    {
-        let tensor = tensor.get().tensor();
-        return devices::copy(&tensor, tensor.device()).map_err(raise);
-    }
-    if !data.is_instance_of::<PyUntypedArray>()
-        && let Some(foreign) = device::import(data)?
-        && dtype.is_none_or(|dtype| dtype == foreign.dtype())
-    {
-        return devices::copy(&foreign, foreign.device()).map_err(raise);
-    }
-    // A list has no element type of its own.
-    let plain = data.is_instance_of::<PyList>() || data.is_instance_of::<PyTuple>() || autograd::is_number(data);
-    let source = match dtype.or(plain.then_some(DType::Float32)) {
-        Some(dtype) => {
-            let wanted = arrays::descriptor(py, dtype)?;
-            let array = py.import("numpy")?.call_method1("asarray", (data,))?;
-            // Integers and texts are converted only because the caller named a dtype, or gave a list.
-            array.call_method1("astype", (wanted,)).map_err(|failure| {
-                let got = super::settings::short_repr(data);
-                let error =
-                    errors::new(py, "ArgumentError", format!("{operator}: {argument}: got {got}, takes numbers"));
-                error.set_cause(py, Some(failure));
-                error
-            })?
-        }
-        None => data.clone(),
-    };
-    let (array, dtype) = arrays::as_float_array(operator, argument, &source)?;
-    let parts = arrays::parts_of(&array, dtype);
-    let strides = parts.kind.shape.row_major_strides(dtype);
-    let mut tensor = devices::allocate(Device::Cpu, parts.kind.clone(), strides).map_err(raise)?;
-    let target = tensor.view_mut().expect("new memory has one owner");
-    // SAFETY: the array object owns this memory and lives to the end of this function.
-    let view = unsafe { TensorView::from_parts(parts) };
-    devices::cpu::assign::assign(&target, &view).map_err(raise)?;
-    drop(target);
-    Ok(tensor)
-}
-
-fn on_device(tensor: Tensor, device: Device) -> PyResult<Tensor> {
-    if tensor.device() == device { Ok(tensor) } else { devices::copy(&tensor, device).map_err(raise) }
-}
-
-/// The object itself where it is on the device, else a copy of it there.
-pub fn to_device<'py>(object: &Bound<'py, PyAny>, device: Device) -> PyResult<Bound<'py, PyAny>> {
-    let tensor = match object.cast::<PyTensor>() {
-        Ok(tensor) if tensor.get().tensor().device() == device => return Ok(object.clone()),
-        Ok(tensor) => tensor.get().tensor(),
-        Err(_) if device == Device::Cpu => return Ok(object.clone()),
-        Err(_) => tensor_from("run_operator", "inputs", object, None)?,
-    };
-    Ok(Bound::new(object.py(), PyTensor::from(on_device(tensor, device)?))?.into_any())
-}
-
-pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
-    module.add_class::<PyTensor>()
 }

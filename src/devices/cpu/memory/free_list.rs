@@ -1,7 +1,7 @@
 //! Free blocks of memory, most recently freed last: the warmest is handed out first, and the coldest
 //! leave where they would exceed a limit. Knows nothing of what a block is.
 
-use super::sync::{ATTEMPTS, Mutex, MutexGuard, TryLockError, spin_loop};
+use crate::sync::{ATTEMPTS, Mutex, MutexGuard, TryLockError, spin_loop};
 
 /// Blocks by their size. Never waits for its lock: after a fork its owner may be a thread that no
 /// longer exists, and blocks are then refused or released instead of kept.

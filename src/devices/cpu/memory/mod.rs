@@ -1,17 +1,20 @@
 //! Output memory. A fresh page costs more than the arithmetic done on it, so large blocks come as
 //! huge pages and are recycled when the array that held them dies, up to a limit.
 
+mod available;
+mod free_list;
+
 use std::alloc::{Layout, alloc, dealloc};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
-use crate::free_list::{Blocks, FreeList};
-use crate::{available, environment, fork};
+use crate::{environment, fork};
 use firelu_core::device::Device;
 use firelu_core::error::{Error, Result};
 use firelu_core::shape::Strides;
 use firelu_core::tensor::{Storage, Tensor, TensorType};
+use free_list::{Blocks, FreeList};
 
 /// Smaller blocks are left to the allocator, which recycles them well.
 pub const POOLED_BYTES: usize = 1 << 20;
