@@ -329,7 +329,7 @@ impl OpSchema {
             let takes = "at least one, whose type and shape are the outputs'";
             return Err(Error::argument(&self.name, "inputs", "none", takes));
         };
-        for (index, other) in given.filter(|(_, other)| other.shape != first.shape) {
+        if let Some((index, other)) = given.find(|(_, other)| other.shape != first.shape) {
             let takes = format!("{}, the shape of {}", first.shape, self.input_spec(place).name);
             return Err(Error::shape(&self.name, &self.input_spec(index).name, &other.shape, takes));
         }

@@ -26,8 +26,8 @@ impl Shape {
     /// Whether an array of this shape can be described: a length of zero needs no memory, yet the strides beside it
     /// must fit `isize` all the same.
     pub fn is_addressable(&self, dtype: DType) -> bool {
-        let lengths = self.0.iter().filter(|&&n| n != 0);
-        let bytes = lengths.fold(Some(dtype.size()), |bytes, &n| bytes?.checked_mul(n));
+        let mut lengths = self.0.iter().filter(|&&n| n != 0);
+        let bytes = lengths.try_fold(dtype.size(), |bytes, &n| bytes.checked_mul(n));
         bytes.is_some_and(|bytes| bytes <= isize::MAX as usize)
     }
 
