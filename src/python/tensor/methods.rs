@@ -16,7 +16,7 @@ use crate::core::dtype::DType;
 use crate::devices;
 use crate::graph::tape::Variable;
 use crate::python::errors::{self, raise};
-use crate::python::{arrays, autograd, interop};
+use crate::python::{arrays, autograd, device, interop};
 
 impl PyTensor {
     fn binary<'py>(&self, name: &str, other: &Bound<'py, PyAny>, reflected: bool) -> PyResult<Bound<'py, PyAny>> {
