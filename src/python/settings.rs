@@ -1,5 +1,7 @@
 //! Threads, instruction-set level, pooled memory and devices, as Python sees them.
 
+use std::num::NonZeroUsize;
+
 use firelu_guarded::guarded;
 use numpy::PyUntypedArray;
 use pyo3::exceptions::PyRuntimeWarning;
@@ -8,8 +10,9 @@ use pyo3::types::PyDict;
 
 use super::errors::{self, raise};
 use super::{arrays, entry};
+use crate::core::error::Error;
 use crate::devices::cpu::copy::{Method, copy};
-use crate::devices::cpu::features::{Level, last_level_cache};
+use crate::devices::cpu::features::{Level, last_level_cache, pin_last_level_cache};
 use crate::devices::cpu::{environment, memory, parallel};
 use crate::registry;
 
@@ -104,6 +107,16 @@ fn cpu_cache_bytes() -> usize {
     last_level_cache()
 }
 
+/// Take the last-level cache to be so large; None for what the system says. Results have the same bits either way.
+#[guarded]
+#[pyfunction]
+fn pin_cache_bytes(bytes: Option<usize>) -> PyResult<()> {
+    let size = bytes.map(|bytes| NonZeroUsize::new(bytes).ok_or(bytes)).transpose();
+    let refuse = |bytes| raise(Error::argument("pin_cache_bytes", "bytes", bytes, "at least 1, or None"));
+    pin_last_level_cache(size.map_err(refuse)?);
+    Ok(())
+}
+
 /// What the pool of output memory holds and has done, in bytes and blocks.
 #[guarded]
 #[pyfunction]
@@ -169,6 +182,7 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(set_cpu_level, module)?)?;
     module.add_function(wrap_pyfunction!(cpu_levels, module)?)?;
     module.add_function(wrap_pyfunction!(cpu_cache_bytes, module)?)?;
+    module.add_function(wrap_pyfunction!(pin_cache_bytes, module)?)?;
     module.add_function(wrap_pyfunction!(copy_bytes, module)?)?;
     module.add_function(wrap_pyfunction!(memory_stats, module)?)?;
     module.add_function(wrap_pyfunction!(empty_cache, module)?)?;

@@ -6,7 +6,7 @@ import firelu
 import numpy as np
 import pytest
 from checks import assert_same_bits
-from firelu._firelu import cpu_cache_bytes
+from firelu._firelu import cpu_cache_bytes, pin_cache_bytes
 from strategies import DTYPES
 
 RNG = np.random.default_rng(0)
@@ -88,6 +88,14 @@ def placed(shape, dtype, offset):
     return memory, memory[start : start + count].view(dtype).reshape(shape)
 
 
+@pytest.fixture
+def small_cache():
+    """A last-level cache that small arrays exceed."""
+    pin_cache_bytes(4 << 20)
+    yield
+    pin_cache_bytes(None)
+
+
 def check_streamed(form, width, channels_last, dtype, planes, offsets):
     """That rows past the caches have the bits of others wherever they start, and that nothing else is written."""
     (up, down, pad), kernel = FORMS[form], KERNELS["4x4"]
@@ -114,13 +122,13 @@ def check_streamed(form, width, channels_last, dtype, planes, offsets):
 @pytest.mark.parametrize("channels_last", [False, True], ids=["planes", "channels last"])
 @pytest.mark.parametrize("form", ["plain", "up 2", "down 2"])
 @pytest.mark.parametrize("width", [512, 509])
-def test_streamed_rows_have_the_same_bits_wherever_they_start(cpu_level, width, form, channels_last):
+def test_streamed_rows_have_the_same_bits_wherever_they_start(small_cache, cpu_level, width, form, channels_last):
     check_streamed(form, width, channels_last, np.float32, 16, (0, 4, 16, 48))
 
 
 @pytest.mark.parametrize(
     ("dtype", "offsets"), [(np.float16, (2, 16, 62)), (np.float64, (8, 48))], ids=["half", "double"]
 )
-def test_streamed_pixels_that_begin_within_a_line(cpu_level, dtype, offsets):
+def test_streamed_pixels_that_begin_within_a_line(small_cache, cpu_level, dtype, offsets):
     """Several lines a pixel, the last pixels of a row fewer than are on their way at once."""
     check_streamed("up 2", 509, True, dtype, 64, offsets)

@@ -1,9 +1,10 @@
 //! The instruction-set level: a run-time value, detected once, that tests and users can lower.
 
 use std::fmt;
+use std::num::NonZeroUsize;
 use std::str::FromStr;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 
 use crate::fork;
 use crate::variables::{Setting, setting};
@@ -111,8 +112,21 @@ fn initialise() -> Level {
     level
 }
 
+/// What [`pin_last_level_cache`] was given; zero where nothing is pinned.
+static PINNED_CACHE: AtomicUsize = AtomicUsize::new(0);
+
+/// Takes the last-level cache to be so large, or as large as the system says: from when on stores are non-temporal. Results
+/// have the same bits either way; with a small number every path is reached by small arrays.
+pub fn pin_last_level_cache(bytes: Option<NonZeroUsize>) {
+    PINNED_CACHE.store(bytes.map_or(0, NonZeroUsize::get), Ordering::Relaxed);
+}
+
 /// The size of the last-level cache in bytes: above a good part of it, stores bypass the caches.
 pub fn last_level_cache() -> usize {
+    let pinned = PINNED_CACHE.load(Ordering::Relaxed);
+    if pinned > 0 {
+        return pinned;
+    }
     static SIZE: OnceLock<usize> = OnceLock::new();
     *fork::once(&SIZE, || {
         let read = |index: u32| {
