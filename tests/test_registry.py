@@ -77,6 +77,7 @@ def missing(name: str) -> Iterator[str]:
         "tests/gradients.rs": f'case\\(\\s*"{name}"',
         "tests/soak/src/signatures.rs": f'signature!\\(\\s*"{name}"',
         "tests/soak/src/reference/mod.rs": f'"{name}"',
+        f"python/firelu/torch/operators/{folder}.py": f'"{name}": Rules\\(',
         "tests/torch_bridge/torch_samples.py": f'Sample\\(\\s*"{name}"',
         "docs/reliability.md": f"`{name}`",
     }.items():

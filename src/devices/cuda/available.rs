@@ -88,6 +88,13 @@ fn find() -> std::result::Result<bool, String> {
     }
     // SAFETY: loads the system's CUDA driver library, whose initialisers are the vendor's; the answer is a flag.
     if !unsafe { sys::is_culib_present() } {
+        #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+        if let Some(path) = super::library::unloadable() {
+            return Err(format!(
+                "the CUDA driver library {} cannot be loaded: it is no library for this processor, or lacks others",
+                path.display()
+            ));
+        }
         return Err("no CUDA driver library (libcuda) was found".into());
     }
     let missing = |names: &[&str]| -> Vec<String> {

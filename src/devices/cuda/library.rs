@@ -50,6 +50,14 @@ pub(super) fn refusal() -> Option<String> {
     Some(format!("the CUDA driver library {} is cut short: it has {length} bytes of {needed}", path.display()))
 }
 
+/// A file of the driver library's name where the loader looks, though it could load none.
+pub(super) fn unloadable() -> Option<PathBuf> {
+    let path = std::env::var("LD_LIBRARY_PATH").unwrap_or_default();
+    let cache = fs::read("/etc/ld.so.cache").unwrap_or_default();
+    let names = cudarc::get_lib_name_candidates("cuda");
+    names.iter().flat_map(|name| places(name, &path, &cache)).find(|place| place.is_file())
+}
+
 /// The first file that would be loaded under one of the names, with its length and the one it should have, if that file
 /// is cut short.
 fn cut_short(names: &[String], places: impl Fn(&str) -> Vec<PathBuf>) -> Option<(PathBuf, u64, u64)> {
