@@ -314,8 +314,11 @@ impl OpSchema {
             let takes = format!("{}, one for each output", self.outputs.len());
             return Err(Error::argument(&self.name, "infer", format!("{} types", outputs.len()), takes));
         }
+        // Beside a length of zero an input's others may be of any size, and so may an output's then.
+        let describable = inputs.iter().flatten().all(|input| input.shape.is_addressable(input.dtype));
         for (spec, output) in self.outputs.iter().zip(&outputs) {
-            if !output.shape.is_addressable(output.dtype) {
+            let checked = describable || !output.shape.contains(&0);
+            if checked && !output.shape.is_addressable(output.dtype) {
                 return Err(Error::shape(&self.name, &spec.name, &output.shape, "a size below 2^63 bytes"));
             }
         }
