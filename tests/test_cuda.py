@@ -75,7 +75,8 @@ def test_a_driver_library_that_is_no_library(tmp_path):
     (tmp_path / "libcuda.so").write_text("not a library")
     (tmp_path / "libcuda.so.1").write_text("not a library")
     reason = without_cuda(LD_LIBRARY_PATH=str(tmp_path))
-    assert reason.startswith(f"the CUDA driver library {tmp_path}/libcuda.so") and "cannot be loaded" in reason
+    assert reason.startswith(f"the CUDA driver library {tmp_path}/libcuda.so")
+    assert "cannot be loaded" in reason
 
 
 def test_a_library_of_another_kind(tmp_path):

@@ -85,7 +85,8 @@ def test_the_limit_of_a_control_group_is_asked():
         pytest.skip(f"no control group can be made here: {error}")
     try:
         try:
-            with open(f"{group}/memory.max", "w") as file:
+            # Never made here: a folder without it is no control group.
+            with open(f"{group}/memory.max", "r+") as file:
                 file.write(str(512 << 20))
         except OSError as error:
             pytest.skip(f"no control group's memory can be limited here: {error}")
