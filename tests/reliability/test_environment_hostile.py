@@ -78,7 +78,10 @@ def test_memory_that_others_use_is_refused_too():
 
 @linux
 def test_the_limit_of_a_control_group_is_asked():
-    group = f"/sys/fs/cgroup/firelu-memory-{os.getpid()}"
+    root, limit = "/sys/fs/cgroup", "memory.max"
+    if os.path.exists(f"{root}/memory/memory.limit_in_bytes"):  # the first version's
+        root, limit = f"{root}/memory", "memory.limit_in_bytes"
+    group = f"{root}/firelu-memory-{os.getpid()}"
     try:
         os.mkdir(group)
     except OSError as error:
@@ -86,7 +89,7 @@ def test_the_limit_of_a_control_group_is_asked():
     try:
         try:
             # Never made here: a folder without it is no control group.
-            with open(f"{group}/memory.max", "r+") as file:
+            with open(f"{group}/{limit}", "r+") as file:
                 file.write(str(512 << 20))
         except OSError as error:
             pytest.skip(f"no control group's memory can be limited here: {error}")
