@@ -260,3 +260,25 @@ def test_a_pipe_gets_plain_lines(capsys):
         progress.step("first")
     assert capsys.readouterr().out == "[1/1] first\n"
     assert terminal.style("x", "red") == "x"
+
+
+@pytest.mark.parametrize(
+    ("inputs", "expected"),
+    [
+        (["1x2x64x64", "1,3,3,1"], "both sums in registers: 4 taps; planes"),
+        (["1x2x64x64", "1,3,3,1", "--set", "up_x=2", "up_y=2"], "4 taps, up 2"),
+        (["1x16x64x64", "1,3,3,1", "--channels-last"], "channels-last rows"),
+        (["1x2x64x64", "1,2,3,2,1"], "by way of rows in the first-level cache"),
+        (["0x2x64x64", "1,1"], "nothing to compute"),
+    ],
+)
+def test_ops_explains_which_path_a_call_takes(inputs, expected, capsys):
+    if firelu.get_cpu_level() == "native":
+        pytest.skip("the portable level has one path for all of these")
+    assert main(["ops", "UpFirDn2d", "--explain", *inputs]) == 0
+    assert expected in " ".join(capsys.readouterr().out.split())
+
+
+def test_ops_explains_operators_of_one_path(capsys):
+    assert main(["ops", "LeakyRelu", "--explain", "4x4"]) == 0
+    assert "one path for every call" in capsys.readouterr().out

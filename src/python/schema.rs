@@ -9,7 +9,7 @@ use smallvec::SmallVec;
 
 use super::definitions::arg_to_python;
 use super::errors::{self, raise};
-use super::tensor::tensor_from;
+use super::tensor::tensor_like;
 use super::{arrays, run};
 use crate::core::args::ArgSpec;
 use crate::core::operator::Operator;
@@ -228,7 +228,7 @@ impl PyOpSchema {
         let mut tensors: SmallVec<[Option<Tensor>; 4]> = SmallVec::new();
         for (index, input) in inputs.iter().enumerate() {
             let name = schema.inputs.get(index).map_or("inputs", |input| input.name.as_str());
-            let tensor = (!input.is_none()).then(|| tensor_from(&schema.name, name, &input, None)).transpose()?;
+            let tensor = (!input.is_none()).then(|| tensor_like(&schema.name, name, &input)).transpose()?;
             tensors.push(tensor);
         }
         let tensors: SmallVec<[Option<&Tensor>; 4]> = tensors.iter().map(Option::as_ref).collect();

@@ -12,6 +12,7 @@ use super::errors::{self, raise};
 use super::{arrays, device, settings};
 use crate::core::device::Device;
 use crate::core::dtype::DType;
+use crate::core::shape::Strides;
 use crate::core::tensor::{Parts, Tensor, TensorView};
 use crate::devices;
 use crate::graph::tape::Variable;
@@ -104,8 +105,20 @@ pub fn tensor_from(operator: &str, argument: &str, data: &Bound<'_, PyAny>, dtyp
         None => data.clone(),
     };
     let (array, dtype) = arrays::as_float_array(operator, argument, &source)?;
+    let row_major = arrays::parts_of(&array, dtype).shape().row_major_strides(dtype);
+    copy_of(&array, dtype, row_major)
+}
+
+/// A new tensor with the values and the memory order of an array.
+pub fn tensor_like(operator: &str, argument: &str, data: &Bound<'_, PyAny>) -> PyResult<Tensor> {
+    let (array, dtype) = arrays::as_float_array(operator, argument, data)?;
     let parts = arrays::parts_of(&array, dtype);
-    let strides = parts.kind.shape.row_major_strides(dtype);
+    let same_order = parts.shape().strides_like(&parts.strides, dtype);
+    copy_of(&array, dtype, same_order)
+}
+
+fn copy_of(array: &Bound<'_, PyUntypedArray>, dtype: DType, strides: Strides) -> PyResult<Tensor> {
+    let parts = arrays::parts_of(array, dtype);
     let mut tensor = devices::allocate(Device::Cpu, parts.kind.clone(), strides).map_err(raise)?;
     let target = tensor.view_mut().expect("new memory has one owner");
     // SAFETY: the array object owns this memory and lives to the end of this function.
