@@ -9,6 +9,8 @@ SECONDS ?= 60
 RESULTS := docs/reliability
 LOGS := target/reliability
 TARGET := $(shell rustc -vV | sed -n 's/^host: //p')
+# The test profile leaves the assertions of the filter loops out: see Cargo.toml.
+ASSERTING := --config profile.dev.package.firelu-filters.debug-assertions=true
 ADDRESS := RUSTC_BOOTSTRAP=1 RUSTFLAGS=-Zsanitizer=address ASAN_OPTIONS=detect_leaks=1
 
 # A run that fails must not pass because `tee` does.
@@ -34,8 +36,8 @@ fuzz: | $(LOGS) ## Run both fuzz targets with AddressSanitizer for SECONDS=n eac
 
 # The extension module cannot be linked alone with a sanitizer: tests of the library are.
 sanitize: | $(LOGS) ## Run the Rust tests under AddressSanitizer.
-	($(ADDRESS) cargo test --target $(TARGET) --target-dir target/sanitize -p firelu-soak --tests && \
-	 $(ADDRESS) cargo test --target $(TARGET) --target-dir target/sanitize -p firelu --lib) 2>&1 | tee $(LOGS)/sanitize.log
+	($(ADDRESS) cargo test $(ASSERTING) --target $(TARGET) --target-dir target/sanitize -p firelu-soak -p firelu-filters --tests && \
+	 $(ADDRESS) cargo test $(ASSERTING) --target $(TARGET) --target-dir target/sanitize -p firelu --lib) 2>&1 | tee $(LOGS)/sanitize.log
 	@awk '/^test result: ok/ {tests += $$4} END {printf "{\"tests\": %d}\n", tests}' $(LOGS)/sanitize.log \
 	  > $(RESULTS)/sanitize.json
 
