@@ -164,9 +164,8 @@ def _square(kernel: Any, x: Any) -> Any:
     The product is no narrower than x is computed: half taps are multiplied in float32, or beside a float64 x in
     float64.
     """
-    computed = "float64" if _dtype_name(x) == "float64" else "float32"
     if isinstance(kernel, Tensor):
-        return _outer_square(kernel, computed) if kernel.ndim == 1 else kernel
+        return _outer_square(kernel, _computed(x)) if kernel.ndim == 1 else kernel
     if not hasattr(kernel, "shape"):
         try:
             kernel = np.asarray(kernel)
@@ -176,10 +175,15 @@ def _square(kernel: Any, x: Any) -> Any:
             kernel = kernel.astype(np.float64)
     if len(kernel.shape) != 1:
         return kernel
-    taps = np.asarray(kernel)
+    taps, computed = np.asarray(kernel), _computed(x)
     if _is_narrower(_dtype_name(taps), computed):
         taps = taps.astype(computed)
     return np.multiply.outer(taps, taps)
+
+
+def _computed(x: Any) -> str:
+    """Name the type that x is computed in; asked only where taps are multiplied, since names of dtypes take long."""
+    return "float64" if _dtype_name(x) == "float64" else "float32"
 
 
 def _dtype_name(array: Any) -> str:
