@@ -87,12 +87,12 @@ pub struct RowPlaces {
 /// Stands for a row of zeros among the offsets.
 pub const ZEROS: isize = isize::MIN;
 
-/// The runs of a tile, relative to its first input and its first output.
+/// The groups of a tile, relative to its first input and its first output.
 #[derive(Default)]
 pub struct RowGroups<C> {
     /// The rows and strides that these groups are for.
     key: RowPlaces,
-    /// The runs.
+    /// The groups.
     pub list: SmallVec<[PlacedGroup; 8]>,
     /// Bytes from the tile's first input row to each term's; `ZEROS` for a row of zeros.
     pub offsets: SmallVec<[isize; 32]>,
@@ -100,7 +100,7 @@ pub struct RowGroups<C> {
     pub taps: SmallVec<[C; 32]>,
 }
 
-/// A run and its terms.
+/// A group and its terms.
 pub struct PlacedGroup {
     /// Its terms among the offsets and taps.
     pub terms: Range<usize>,
@@ -113,7 +113,7 @@ pub struct PlacedGroup {
 }
 
 impl<C: Compute> RowGroups<C> {
-    /// The most terms that a run has.
+    /// The most terms that a group has.
     pub fn most_terms(&self) -> usize {
         self.list.iter().fold(0, |most, group| most.max(group.terms.len()))
     }
