@@ -25,7 +25,7 @@ pub struct Writer<'a, 'b, T: Element, const K: usize> {
     turns: Rows,
     /// In how many phases turns take turns.
     phases: usize,
-    /// The last source, from which rows prefetch are counted.
+    /// The last source, from which prefetched rows are counted.
     last: *const u8,
     /// What is prefetched meanwhile.
     prefetch: Prefetch,
