@@ -1,8 +1,10 @@
 // UpFirDn2d: zeros inserted, padded or cropped, filtered, every down-th sample kept. The input gradient is the same
-// operation with other parameters; the kernel gradient is a reduction.
+// operation with other parameters; the kernel gradient is a reduction. Where padding is not zeros, outputs at the border
+// have kernels of their own.
 #include "upfirdn2d/channels_last.cuh"
 #include "upfirdn2d/general.cuh"
 #include "upfirdn2d/kernel_gradient.cuh"
+#include "upfirdn2d/rim.cuh"
 #include "upfirdn2d/tiled.cuh"
 
 // Four blocks a multiprocessor, so 64 registers a thread. Without a number the assemblers choose, and some choose so few
@@ -36,6 +38,11 @@
     }                                                                                                                  \
     extern "C" __global__ void LAUNCH_BOUNDS upfirdn2d_kernel_gradient_strided_##suffix(KernelGradientParameters p) {  \
         kernel_gradient_strided<T>(p);                                                                                 \
+    }                                                                                                                  \
+    extern "C" __global__ void LAUNCH_BOUNDS upfirdn2d_extended_##suffix(RimParameters p) { rim<T, false>(p); }        \
+    extern "C" __global__ void LAUNCH_BOUNDS upfirdn2d_folded_##suffix(RimParameters p) { rim<T, true>(p); }           \
+    extern "C" __global__ void LAUNCH_BOUNDS upfirdn2d_kernel_gradient_rim_##suffix(RimParameters p) {                 \
+        kernel_gradient_rim<T>(p);                                                                                     \
     }
 
 FOR_EACH_TYPE(DEFINE)

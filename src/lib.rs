@@ -36,10 +36,15 @@ pub use crate::core::operator::{Call, Kernel, Operator};
 pub use crate::core::schema::{InputSpec, OpCost, OpSchema, OutputSpec, Signature};
 pub use crate::core::shape::{Shape, Strides};
 pub use crate::core::tensor::{Tensor, TensorType, TensorView, TensorViewMut};
+pub use crate::devices::cpu::activations::Activation;
 pub use crate::graph::backward::{Backward, add_gradient_operators};
 pub use crate::graph::context::{gradient_override, no_grad};
+pub use crate::graph::gradcheck::gradcheck;
 pub use crate::graph::tape::{BackwardOptions, Variable, apply, grad};
 pub use crate::graph::workspace::Workspace;
+pub use crate::operators::bias_act::{
+    BiasActArgs, BiasActGradientArgs, BiasActGradientOp, BiasActOp, GetBiasActGradient,
+};
 pub use crate::operators::fused_leaky_relu::{
     FusedLeakyReluArgs, FusedLeakyReluGradientOp, FusedLeakyReluOp, GetFusedLeakyReluGradient,
 };

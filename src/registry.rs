@@ -70,7 +70,7 @@ pub fn names() -> Vec<String> {
 /// The PTX of every CUDA kernel that ships: the device's own, and each operator folder's.
 #[cfg(feature = "cuda")]
 pub fn cuda_modules() -> impl Iterator<Item = &'static Module> {
-    std::iter::once(&copy::MODULE).chain(FAMILIES.iter().map(|family| family.module))
+    std::iter::once(&copy::MODULE).chain(FAMILIES.iter().filter_map(|family| family.module))
 }
 
 /// Runs an operator by name on the device its inputs are on, into new tensors.
@@ -113,8 +113,23 @@ pub fn register(operator: Operator) -> Result<()> {
     });
     match is_new {
         true => Ok(()),
-        false => Err(Error::argument(&name, "name", "a name that is registered already", "a new name")),
+        false => {
+            Err(Error::argument(&name, "name", "a name that is registered already", "a new name, or replace=True"))
+        }
     }
+}
+
+/// Registers an operator of the user's own in the place of an earlier one, if there is one: definitions that are run
+/// later use it. firelu's own operators are not replaced.
+pub fn replace(operator: Operator) -> Result<()> {
+    operator.schema.validate()?;
+    let name = operator.schema.name.clone();
+    if is_built_in(&name) {
+        return Err(Error::argument(&name, "name", "the name of a built-in operator", "a name of your own"));
+    }
+    // The earlier one is let go outside the section: its kernel may be a function of Python's.
+    drop(write(|table| table.insert(name, Arc::new(operator))));
+    Ok(())
 }
 
 /// Registers an operator with its CPU kernel.

@@ -7,7 +7,8 @@ mod common;
 use common::Cuda;
 use common::operands::{GPU, LAYOUTS, assert_bits, assert_near, both, float, pair, tensor};
 use firelu::devices::copy;
-use firelu::{ArgValue, DType, Device, Float16, Strides, Tensor, TensorType};
+use firelu::devices::cpu::features::Level;
+use firelu::{Activation, ArgValue, DType, Device, Float16, Strides, Tensor, TensorType};
 use firelu_test_support::layouts::Layout;
 
 const SHAPES: [&[usize]; 9] =
@@ -148,6 +149,56 @@ fn fused_leaky_relu_is_the_same_bits() {
                     }
                 }
             }
+        }
+    }
+}
+
+#[test]
+fn activations_are_the_same_bits() {
+    let _cuda = Cuda::take();
+    if !Level::available().contains(&Level::Avx2) {
+        eprintln!("left out: this processor does not fuse multiply and add, as the device does");
+        return;
+    }
+    let shapes: [(&[usize], i64); 4] = [(&[5], 0), (&[3, 5], 1), (&[2, 8, 5, 6], -1), (&[0, 3, 4, 4], 1)];
+    for dtype in DType::ALL {
+        for ((shape, axis), layout) in shapes.into_iter().flat_map(|shape| LAYOUTS.map(|layout| (shape, layout))) {
+            let channels = shape[axis.rem_euclid(shape.len() as i64) as usize];
+            let (x, dy) = (pair(shape, layout, dtype, 1), pair(shape, layout, dtype, 2));
+            let biases = [None, Some(pair(&[channels], Layout::RowMajor, dtype.compute(), 3))];
+            for (bias, activation) in biases.iter().flat_map(|bias| Activation::ALL.map(|act| (bias.clone(), act))) {
+                let act = ("act", ArgValue::String(activation.name().into()));
+                let what = format!("{dtype} {shape:?} {layout:?} {axis} {act:?}");
+                let args = [act, ("axis", ArgValue::Int(axis)), ("clamp", float(0.8))];
+                assert_bits(&what, &both("BiasAct", &[Some(x.clone()), bias.clone()], &args)[0]);
+                for order in [1, 2, 5] {
+                    let args = [args[0].clone(), args[1].clone(), ("order", ArgValue::Int(order))];
+                    let inputs = [Some(x.clone()), Some(dy.clone()), bias.clone()];
+                    let results = both("BiasActGradient", &inputs, &args);
+                    assert_bits(&what, &results[0]);
+                    assert_near(&what, &results[1], dtype.compute(), 64.0, 300.0);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn activations_of_special_values_are_those_of_the_cpu() {
+    let _cuda = Cuda::take();
+    if !Level::available().contains(&Level::Avx2) {
+        eprintln!("left out: this processor does not fuse multiply and add, as the device does");
+        return;
+    }
+    let special = [0.0, -0.0, f64::INFINITY, f64::NEG_INFINITY, f64::NAN, 1e-45, -1e-45, 65504.0, -6e-8, 3e38, -88.5];
+    for dtype in DType::ALL {
+        let host = tensor(&[special.len()], &special, dtype);
+        let x = [host.clone(), copy(&host, GPU).unwrap()];
+        for activation in Activation::ALL {
+            let args = [("act", ArgValue::String(activation.name().into())), ("axis", ArgValue::Int(0))];
+            assert_bits(activation.name(), &both("BiasAct", &[Some(x.clone()), None], &args)[0]);
+            let gradient = both("BiasActGradient", &[Some(x.clone()), Some(x.clone())], &args);
+            assert_bits(activation.name(), &gradient[0]);
         }
     }
 }

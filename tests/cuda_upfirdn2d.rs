@@ -21,9 +21,13 @@ struct Case {
 }
 
 fn check_upfirdn2d(case: &Case, dtype: DType, layout: Layout, separable: bool, flip: bool) {
+    check_with_border(case, dtype, layout, (separable, flip), "constant");
+}
+
+fn check_with_border(case: &Case, dtype: DType, layout: Layout, (separable, flip): (bool, bool), border: &'static str) {
     let &Case { shape, taps: (rows, columns), up, down, pad } = case;
     let what = format!(
-        "{dtype} {layout:?} {shape:?} taps {rows}x{columns} up {up:?} down {down:?} pad {pad:?} {separable} {flip}"
+        "{dtype} {layout:?} {shape:?} taps {rows}x{columns} up {up:?} down {down:?} pad {pad:?} {separable} {flip} {border}"
     );
     let (x, k) = (pair(shape, layout, dtype, 1), taps(rows, columns, separable, DType::Float32));
     let args = [
@@ -37,6 +41,7 @@ fn check_upfirdn2d(case: &Case, dtype: DType, layout: Layout, separable: bool, f
         ("pad_y1", ArgValue::Int(pad.3)),
         ("flip_kernel", ArgValue::Bool(flip)),
         ("gain", float(1.5)),
+        ("border", ArgValue::String(border.into())),
     ];
     let terms = (rows * columns) as f64;
     let forward = both("UpFirDn2d", &[Some(x.clone()), Some(k.clone())], &args);
@@ -44,7 +49,9 @@ fn check_upfirdn2d(case: &Case, dtype: DType, layout: Layout, separable: bool, f
     let out = run("UpFirDn2d", &[Some(&x[0]), Some(&k[0])], &args)[0].shape().to_vec();
     let dy = pair(&out, layout, dtype, 5);
     let backward = both("UpFirDn2dGradient", &[Some(dy.clone()), Some(k.clone()), Some(x.clone())], &args);
-    assert_near(&what, &backward[0], dtype.compute(), terms, 2.0 * 4.0 * 4.0 * 1.5);
+    // A sample of the input may stand for as many positions as were padded, in both directions.
+    let folded = if border == "constant" { 1.0 } else { (1 + pad.0 + pad.1) as f64 * (1 + pad.2 + pad.3) as f64 };
+    assert_near(&what, &backward[0], dtype.compute(), terms * folded, 2.0 * 4.0 * 4.0 * 1.5 * folded);
     let of_kernel = both("UpFirDn2dKernelGradient", &[Some(x), Some(dy), Some(k)], &args);
     let products = out.iter().product::<usize>() as f64;
     assert_near(&what, &of_kernel[0], dtype.compute(), products.min(1100.0), 6.0 * (products / 1100.0).max(1.0));
@@ -107,6 +114,36 @@ fn unusual_filters_agree() {
                     (turn + layout as usize) % 2 == 0,
                     (turn + dtype as usize) % 2 == 0,
                 );
+            }
+        }
+    }
+}
+
+#[test]
+fn border_rules_agree() {
+    let _cuda = Cuda::take();
+    let cases = [
+        // A middle and a rim, a rim alone, padding beyond the length, single samples, cropped and far apart.
+        Case { shape: &[2, 3, 17, 19], taps: (4, 4), up: (1, 1), down: (1, 1), pad: (2, 1, 1, 2) },
+        Case { shape: &[1, 8, 20, 33], taps: (3, 4), up: (2, 2), down: (1, 1), pad: (2, 1, 2, 2) },
+        Case { shape: &[1, 2, 24, 20], taps: (4, 4), up: (1, 1), down: (2, 2), pad: (1, 2, 2, 1) },
+        Case { shape: &[2, 2, 5, 4], taps: (12, 12), up: (2, 2), down: (1, 2), pad: (6, 9, 7, 6) },
+        Case { shape: &[2, 3, 2], taps: (1, 2), up: (1, 3), down: (1, 1), pad: (9, 11, 8, 7) },
+        Case { shape: &[2, 1, 1], taps: (2, 2), up: (1, 1), down: (1, 2), pad: (3, 4, 5, 2) },
+        Case { shape: &[3, 9, 11], taps: (4, 4), up: (1, 1), down: (1, 1), pad: (0, 3, 3, 0) },
+        Case { shape: &[2, 6, 7], taps: (1, 2), up: (1, 1), down: (5, 3), pad: (12, 9, 4, 8) },
+    ];
+    for (turn, case) in cases.iter().enumerate() {
+        for (rule, border) in ["edge", "reflect", "symmetric", "wrap"].into_iter().enumerate() {
+            for dtype in DType::ALL {
+                for layout in [Layout::RowMajor, Layout::ChannelsLast, Layout::Sliced] {
+                    // Every case and rule meets every type and layout; half of the combinations stand for all.
+                    if (turn + rule + dtype as usize + layout as usize) % 2 == 0 {
+                        continue;
+                    }
+                    let forms = ((turn + layout as usize) % 2 == 0, (turn + dtype as usize) % 2 == 0);
+                    check_with_border(case, dtype, layout, forms, border);
+                }
             }
         }
     }

@@ -65,6 +65,17 @@ fn cases() -> Vec<Case> {
             cases.push(case("FusedLeakyReluGradient", &[x, &[], bias], &args));
         }
     }
+    for activation in Activation::ALL {
+        let act = || ("act", ArgValue::String(activation.name().into()));
+        for (clamp, axis, channels) in [(ArgValue::None, 1, 3), (Float(0.45), 2, 4)] {
+            let args = [act(), ("clamp", clamp), ("axis", Int(axis)), ("gain", Float(1.2))];
+            cases.push(case("BiasAct", &[x, &[channels]], &args));
+            cases.push(case("BiasAct", &[x, &[]], &args));
+            cases.push(case("BiasActGradient", &[x, x, &[channels]], &args));
+            cases.push(case("BiasActGradient", &[x, x, &[]], &args));
+        }
+        cases.push(case("BiasActGradient", &[x, x, &[3]], &[act(), ("order", Int(3))]));
+    }
     // up, down, paddings of x and y, kernel, flip, gain.
     type Filter = (i64, i64, [i64; 4], [usize; 2], bool, f64);
     let filters: [Filter; 6] = [
@@ -94,6 +105,27 @@ fn cases() -> Vec<Case> {
         cases.push(case("UpFirDn2d", &[image, kernel], &args));
         cases.push(case("UpFirDn2dGradient", &[result, kernel, image], &args));
         cases.push(case("UpFirDn2dKernelGradient", &[image, result, kernel], &args));
+    }
+    let filtered = |act: &'static str| {
+        let text = |value: &'static str| ArgValue::String(value.into());
+        vec![
+            ("act", text(act)),
+            ("up_x", Int(2)),
+            ("down_x", Int(2)),
+            ("down_y", Int(2)),
+            ("pad_x0", Int(2)),
+            ("pad_x1", Int(1)),
+            ("border", text("reflect")),
+            ("down_pad_x0", Int(1)),
+            ("down_border", text("edge")),
+            ("up_gain", Float(1.5)),
+        ]
+    };
+    let (image, up, down, result): (&[usize], &[usize], &[usize], &[usize]) =
+        (&[1, 2, 4, 3], &[2, 3], &[1, 2], &[1, 2, 2, 4]);
+    for act in ["swish", "softplus"] {
+        cases.push(case("FilteredAct", &[image, up, down, &[2]], &filtered(act)));
+        cases.push(case("FilteredActGradient", &[image, up, down, &[2], &[], &[], result], &filtered(act)));
     }
     cases
 }

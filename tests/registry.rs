@@ -68,3 +68,33 @@ fn taken_unknown_and_unfit_names_are_refused() {
     let no_inference = OpSchema::new("TestNoInference", "No way to know.").output("Y", "Something.");
     assert!(register_cpu_operator(no_inference, double).is_err());
 }
+
+#[test]
+fn an_operator_of_the_users_own_can_be_replaced() {
+    let negate = |call: &Call<'_>| {
+        let (x, y) = (call.input(0), call.outputs[0].as_ref().expect("wanted"));
+        for i in 0..x.shape().elements() {
+            // SAFETY: as in `double`.
+            unsafe { y.pointer.cast::<f32>().add(i).write(-x.pointer.cast::<f32>().add(i).read()) };
+        }
+        Ok(())
+    };
+    let run = || {
+        let x = Tensor::from_vec([1], vec![3.0f32]).unwrap();
+        registry::run("TestReplace", &[Some(&x)], [] as [(&str, _); 0]).unwrap().remove(0).to_vec::<f32>().unwrap()
+    };
+    registry::replace(Operator::new(schema("TestReplace"), double)).unwrap();
+    assert_eq!(run(), [6.0]);
+    registry::replace(Operator::new(schema("TestReplace"), negate)).unwrap();
+    assert_eq!(run(), [-3.0]);
+    let refused = registry::replace(Operator::new(schema("LeakyRelu"), double));
+    assert!(refused.unwrap_err().to_string().contains("built-in"));
+}
+
+#[test]
+fn a_maker_is_not_asked_where_no_gradient_comes_in() {
+    let asked = |_: &GradientRequest<'_>| -> Result<GradientDefs> { panic!("asked without a gradient") };
+    registry::register(Operator::new(schema("TestAbsent"), double).with_gradient(Gradient::defined(asked))).unwrap();
+    let defs = get_gradient_defs(&OperatorDef::new("TestAbsent", &["X"], &["Y"]), &[None]).unwrap();
+    assert_eq!(defs, GradientDefs { operators: vec![], input_gradients: vec![None] });
+}

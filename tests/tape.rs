@@ -228,3 +228,29 @@ fn the_tape_keeps_what_it_needs_and_no_more() {
     drop((y, leaf));
     assert_eq!(in_use() - start, 0);
 }
+
+#[test]
+fn gradients_are_checked_against_differences() {
+    let inputs = [vector(&[1.0, -2.0]), vector(&[3.0, 0.5])];
+    let product = |x: &[Variable]| Ok(one("Mul", &[&one("Mul", &[&x[0], &x[1]], &[]), &x[0]], &[]));
+    gradcheck(product, &inputs, 3).unwrap();
+    gradcheck(|x: &[Variable]| Ok(leaky(&x[0], 0.1)), &inputs[..1], 2).unwrap();
+    assert!(gradcheck(product, &inputs, 0).is_err());
+    let single = Tensor::from_vec([1], vec![1.0f32]).unwrap();
+    assert!(matches!(gradcheck(|x: &[Variable]| Ok(x[0].clone()), &[single], 1), Err(Error::Argument(_))));
+}
+
+#[test]
+fn a_wrong_gradient_is_named_with_its_element_and_both_values() {
+    let passes_through = Gradient::defined(|request: &GradientRequest<'_>| {
+        Ok(GradientDefs { operators: vec![], input_gradients: request.output_gradients.to_vec() })
+    });
+    let makers = HashMap::from([("LeakyRelu".to_string(), passes_through)]);
+    let checked =
+        gradient_override(makers, || gradcheck(|x: &[Variable]| Ok(leaky(&x[0], 0.5)), &[vector(&[1.0, -2.0])], 1));
+    let error = checked.unwrap_err().to_string();
+    assert!(
+        error.starts_with("gradcheck: order 1: input 0, element 1 = -2: the gradient of output 0, element 1, is 1, ")
+    );
+    assert!(error.contains("differences give 0.5") || error.contains("differences give 0.49999"), "{error}");
+}

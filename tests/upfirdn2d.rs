@@ -157,6 +157,7 @@ fn arguments() -> impl Strategy<Value = UpFirDn2dArgs> {
             pad_y,
             flip_kernel,
             gain,
+            ..Default::default()
         })
 }
 

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
+use std::borrow::Cow;
 use std::fmt;
 
 use crate::error::{Error, Result};
@@ -11,14 +12,16 @@ use crate::names;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum ArgValue {
+    /// No number, where an argument takes that.
+    None,
     /// True or false.
     Bool(bool),
     /// A whole number.
     Int(i64),
     /// A real number.
     Float(f64),
-    /// A text.
-    String(String),
+    /// A text; the names of a schema's choices are not copied.
+    String(Cow<'static, str>),
     /// Whole numbers.
     Ints(Vec<i64>),
     /// Real numbers.
@@ -29,6 +32,7 @@ impl ArgValue {
     /// The value's type.
     pub fn kind(&self) -> ArgKind {
         match self {
+            ArgValue::None => ArgKind::OptionalFloat,
             ArgValue::Bool(_) => ArgKind::Bool,
             ArgValue::Int(_) => ArgKind::Int,
             ArgValue::Float(_) => ArgKind::Float,
@@ -52,7 +56,8 @@ impl ArgValue {
     fn into_kind(self, kind: ArgKind) -> std::result::Result<ArgValue, ArgValue> {
         match (self, kind) {
             (value, kind) if value.kind() == kind => Ok(value),
-            (ArgValue::Int(value), ArgKind::Float) if value.unsigned_abs() <= 1 << 53 => {
+            (value @ ArgValue::Float(_), ArgKind::OptionalFloat) => Ok(value),
+            (ArgValue::Int(value), ArgKind::Float | ArgKind::OptionalFloat) if value.unsigned_abs() <= 1 << 53 => {
                 Ok(ArgValue::Float(value as f64))
             }
             (ArgValue::Int(value @ (0 | 1)), ArgKind::Bool) => Ok(ArgValue::Bool(value == 1)),
@@ -68,6 +73,7 @@ impl ArgValue {
 impl fmt::Display for ArgValue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            ArgValue::None => f.write_str("None"),
             ArgValue::Bool(value) => write!(f, "{value}"),
             ArgValue::Int(value) => write!(f, "{value}"),
             ArgValue::Float(value) => write!(f, "{value:?}"),
@@ -87,6 +93,8 @@ pub enum ArgKind {
     Int,
     /// A real number.
     Float,
+    /// A real number or none.
+    OptionalFloat,
     /// A text.
     String,
     /// Whole numbers.
@@ -102,6 +110,7 @@ impl ArgKind {
             ArgKind::Bool => "bool",
             ArgKind::Int => "int",
             ArgKind::Float => "float",
+            ArgKind::OptionalFloat => "float | None",
             ArgKind::String => "str",
             ArgKind::Ints => "list[int]",
             ArgKind::Floats => "list[float]",
@@ -112,12 +121,23 @@ impl ArgKind {
 impl std::str::FromStr for ArgKind {
     type Err = Error;
     fn from_str(text: &str) -> Result<Self> {
-        use ArgKind::{Bool, Float, Floats, Int, Ints, String};
-        [Bool, Int, Float, String, Ints, Floats].into_iter().find(|kind| kind.name() == text).ok_or_else(|| {
-            Error::argument("OpSchema", "type", format!("{text:?}"), "bool, int, float, str, list[int] or list[float]")
-        })
+        use ArgKind::{Bool, Float, Floats, Int, Ints, OptionalFloat, String};
+        [Bool, Int, Float, OptionalFloat, String, Ints, Floats].into_iter().find(|kind| kind.name() == text).ok_or_else(
+            || {
+                Error::argument(
+                    "OpSchema",
+                    "type",
+                    format!("{text:?}"),
+                    "bool, int, float, float | None, str, list[int] or list[float]",
+                )
+            },
+        )
     }
 }
+
+/// The texts that an argument takes: each choice has its name first, then what else it is called. Empty where any text
+/// is taken.
+pub type Choices = &'static [&'static [&'static str]];
 
 /// One argument of a schema.
 #[derive(Debug, Clone)]
@@ -130,6 +150,8 @@ pub struct ArgSpec {
     pub default: Option<ArgValue>,
     /// The lowest and highest number it takes. Without a range a real number must still be finite.
     pub range: Option<(f64, f64)>,
+    /// The texts it takes.
+    pub choices: Choices,
     /// What it means, in a line.
     pub doc: String,
 }
@@ -137,7 +159,8 @@ pub struct ArgSpec {
 impl ArgSpec {
     /// An argument with a default, whose type is the default's.
     pub fn new(name: &str, default: ArgValue, doc: &str) -> Self {
-        ArgSpec { name: name.into(), kind: default.kind(), default: Some(default), range: None, doc: doc.into() }
+        let (name, kind, default) = (name.into(), default.kind(), Some(default));
+        ArgSpec { name, kind, default, range: None, choices: &[], doc: doc.into() }
     }
 
     /// Limits a number to `low ..= high`.
@@ -146,18 +169,41 @@ impl ArgSpec {
         self
     }
 
+    /// Limits a text to some.
+    pub fn one_of(mut self, choices: Choices) -> Self {
+        self.choices = choices;
+        self
+    }
+
+    /// The value by its name, where there are names for it.
+    fn chosen(&self, value: ArgValue) -> std::result::Result<ArgValue, ArgValue> {
+        let ArgValue::String(text) = &value else { return Ok(value) };
+        match self.choices.iter().find(|names| names.iter().any(|name| name == text)) {
+            Some(names) => Ok(ArgValue::String(Cow::Borrowed(names[0]))),
+            None if self.choices.is_empty() => Ok(value),
+            None => Err(value),
+        }
+    }
+
     fn takes(&self) -> String {
         let kind = self.kind.name();
+        let names: Vec<String> = self.choices.iter().map(|names| format!("{:?}", names[0])).collect();
         match self.range {
+            _ if names.len() > 1 => {
+                let (first, last) = names.split_at(names.len() - 1);
+                format!("{} or {}", first.join(", "), last[0])
+            }
             Some((low, high)) => format!("{kind} from {low} to {high}"),
-            None if matches!(self.kind, ArgKind::Float | ArgKind::Floats) => format!("a finite {kind}"),
+            None if matches!(self.kind, ArgKind::Float | ArgKind::OptionalFloat | ArgKind::Floats) => {
+                format!("a finite {kind}")
+            }
             None => kind.to_string(),
         }
     }
 
     fn check(&self, operator: &str, value: ArgValue) -> Result<ArgValue> {
         let refuse = |value: ArgValue| Error::argument(operator, &self.name, value, self.takes());
-        let value = value.into_kind(self.kind).map_err(refuse)?;
+        let value = value.into_kind(self.kind).and_then(|value| self.chosen(value)).map_err(refuse)?;
         let inside = |number: f64| match self.range {
             Some((low, high)) => low <= number && number <= high,
             None => number.is_finite(),
@@ -167,15 +213,18 @@ impl ArgSpec {
             ArgValue::Float(number) => inside(*number),
             ArgValue::Ints(numbers) => numbers.iter().all(|&number| inside(number as f64)),
             ArgValue::Floats(numbers) => numbers.iter().all(|&number| inside(number)),
-            ArgValue::Bool(_) | ArgValue::String(_) => true,
+            ArgValue::None | ArgValue::Bool(_) | ArgValue::String(_) => true,
         };
         if fits { Ok(value) } else { Err(refuse(value)) }
     }
 }
 
+/// How many arguments stand in place: more are allocated.
+pub const ARGS_IN_PLACE: usize = 12;
+
 /// Checked arguments in the schema's order, none missing.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Args(SmallVec<[ArgValue; 10]>);
+pub struct Args(SmallVec<[ArgValue; ARGS_IN_PLACE]>);
 
 impl Args {
     /// Checks named values against the schema's list and fills in defaults.
@@ -184,7 +233,7 @@ impl Args {
         specs: &[ArgSpec],
         named: impl IntoIterator<Item = (impl AsRef<str>, ArgValue)>,
     ) -> Result<Self> {
-        let mut given: SmallVec<[Option<ArgValue>; 10]> = specs.iter().map(|_| None).collect();
+        let mut given: SmallVec<[Option<ArgValue>; ARGS_IN_PLACE]> = specs.iter().map(|_| None).collect();
         for (name, value) in named {
             let name = name.as_ref();
             let Some(index) = specs.iter().position(|spec| spec.name == name) else {
@@ -273,11 +322,16 @@ fn unknown_argument(operator: &str, specs: &[ArgSpec], name: &str) -> Error {
 mod tests {
     use super::*;
 
+    fn text(text: &'static str) -> ArgValue {
+        ArgValue::String(text.into())
+    }
+
     fn specs() -> Vec<ArgSpec> {
         vec![
             ArgSpec::new("alpha", ArgValue::Float(0.01), "slope"),
             ArgSpec::new("up", ArgValue::Int(1), "factor").range(1.0, 100.0),
             ArgSpec::new("flip", ArgValue::Bool(false), "flip"),
+            ArgSpec::new("fill", text("black"), "colour").one_of(&[&["black", "dark"], &["grey"], &["white"]]),
         ]
     }
 
@@ -298,8 +352,16 @@ mod tests {
         assert_eq!(refused("alpha", ArgValue::Float(f64::NAN)), "Op: alpha: got NaN, takes a finite float");
         assert_eq!(
             refused("alfa", ArgValue::Float(1.0)),
-            "Op: alfa: got an unknown argument, takes alpha, up, flip; did you mean alpha?"
+            "Op: alfa: got an unknown argument, takes alpha, up, flip, fill; did you mean alpha?"
         );
-        assert!(Args::from_positional("Op", &specs(), vec![ArgValue::Int(1); 4]).is_err());
+        assert_eq!(refused("fill", text("red")), "Op: fill: got \"red\", takes \"black\", \"grey\" or \"white\"");
+        assert_eq!(refused("fill", ArgValue::Int(1)), "Op: fill: got 1, takes \"black\", \"grey\" or \"white\"");
+        assert!(Args::from_positional("Op", &specs(), vec![ArgValue::Int(1); 5]).is_err());
+    }
+
+    #[test]
+    fn a_choice_goes_by_its_first_name() {
+        let of = |name: &'static str| Args::from_named("Op", &specs(), [("fill", text(name))]).unwrap();
+        assert_eq!((&of("dark").values()[3], &of("white").values()[3]), (&text("black"), &text("white")));
     }
 }

@@ -3,10 +3,12 @@
 
 use smallvec::SmallVec;
 
-use crate::args::ArgValue;
+use crate::args::{ArgValue, Choices};
 
 /// A type that an argument can have.
 pub trait Argument: Sized {
+    /// The texts it takes, where it is one of some.
+    const CHOICES: Choices = &[];
     /// As the schema's value.
     fn to_value(&self) -> ArgValue;
     /// Of the schema's value.
@@ -32,6 +34,21 @@ macro_rules! argument {
 argument!(bool, Bool);
 argument!(i64, Int);
 argument!(f64, Float);
+
+/// A real number, or none.
+impl Argument for Option<f64> {
+    fn to_value(&self) -> ArgValue {
+        self.map_or(ArgValue::None, ArgValue::Float)
+    }
+    #[inline]
+    fn of_value(value: &ArgValue) -> Self {
+        match value {
+            ArgValue::None => None,
+            ArgValue::Float(value) => Some(*value),
+            other => unreachable!("the schema declares a float or None, not {other}"),
+        }
+    }
+}
 
 /// Whole numbers, few enough to stand in place.
 impl Argument for SmallVec<[i64; 6]> {
@@ -110,7 +127,8 @@ macro_rules! arguments {
                 vec![$($({
                     let default: $type = $default;
                     let default = $crate::arguments::Argument::to_value(&default);
-                    let spec = $crate::args::ArgSpec::new(stringify!($argument), default, $meaning);
+                    let spec = $crate::args::ArgSpec::new(stringify!($argument), default, $meaning)
+                        .one_of(<$type as $crate::arguments::Argument>::CHOICES);
                     $(let spec = spec.range(*$range.start(), *$range.end());)?
                     spec
                 }),+),+]

@@ -76,6 +76,20 @@ pub trait Compute: Element<Compute = Self> + num::Arithmetic {
     fn from_f64(value: f64) -> Self;
     /// Widens to float64, exactly.
     fn to_f64(self) -> f64;
+    /// `self * factor + term`, rounded once: fast only where the processor has an instruction for it.
+    fn fused_multiply_add(self, factor: Self, term: Self) -> Self;
+    /// As good as [`Compute::fused_multiply_add`] on every processor: the last bit may differ.
+    fn multiply_add(self, factor: Self, term: Self) -> Self;
+    /// Without its sign.
+    fn magnitude(self) -> Self;
+    /// With the sign of another number.
+    fn signed_as(self, sign: Self) -> Self;
+    /// Whether the lowest bit is set.
+    fn lowest_bit(self) -> bool;
+    /// The power of two whose exponent stands in the lowest bits.
+    fn exponent_of_lowest_bits(self) -> Self;
+    /// The whole number below 2^53 and the exponent of two whose product is the magnitude of a finite number.
+    fn integer_and_exponent(self) -> (u64, i32);
 }
 
 /// An element of a tensor.
@@ -103,18 +117,42 @@ pub fn round_to_odd(value: f64) -> f32 {
 }
 
 mod num {
-    use std::ops::{Add, Mul, Sub};
+    use std::ops::{Add, Div, Mul, Sub};
     /// The arithmetic that the formulas use.
     pub trait Arithmetic:
-        Copy + PartialOrd + Add<Output = Self> + Sub<Output = Self> + Mul<Output = Self> + Default
+        Copy + PartialOrd + Add<Output = Self> + Sub<Output = Self> + Mul<Output = Self> + Div<Output = Self> + Default
     {
     }
     impl Arithmetic for f32 {}
     impl Arithmetic for f64 {}
 }
 
+/// `a * b + c` by way of float64, which holds the product and nearly always the sum.
+#[inline(always)]
+fn multiply_add_f32(a: f32, b: f32, c: f32) -> f32 {
+    (f64::from(a) * f64::from(b) + f64::from(c)) as f32
+}
+
+/// `a * b + c` of the product's and the sum's errors: each factor is split into halves whose products are exact.
+#[inline(always)]
+fn multiply_add_f64(a: f64, b: f64, c: f64) -> f64 {
+    let halves = |x: f64| {
+        let upper = f64::from_bits(x.to_bits() & !0x7ff_ffff);
+        (upper, x - upper)
+    };
+    let ((a_upper, a_lower), (b_upper, b_lower)) = (halves(a), halves(b));
+    let product = a * b;
+    let error = ((a_upper * b_upper - product) + a_upper * b_lower + a_lower * b_upper) + a_lower * b_lower;
+    let sum = product + c;
+    let of_c = sum - product;
+    let lost = (product - (sum - of_c)) + (c - of_c);
+    let rest = lost + error;
+    // Where something is not finite, or too large to be split, there is no rest to speak of.
+    if rest.is_finite() { sum + rest } else { sum }
+}
+
 macro_rules! compute {
-    ($type:ty, $dtype:expr) => {
+    ($type:ty, $bits:ty, $multiply_add:ident, $dtype:expr) => {
         impl Compute for $type {
             #[inline(always)]
             fn from_f64(value: f64) -> Self {
@@ -123,6 +161,42 @@ macro_rules! compute {
             #[inline(always)]
             fn to_f64(self) -> f64 {
                 self.into()
+            }
+            #[inline(always)]
+            fn fused_multiply_add(self, factor: Self, term: Self) -> Self {
+                self.mul_add(factor, term)
+            }
+            #[inline(always)]
+            fn multiply_add(self, factor: Self, term: Self) -> Self {
+                if cfg!(any(target_arch = "aarch64", target_feature = "fma")) {
+                    return self.mul_add(factor, term);
+                }
+                $multiply_add(self, factor, term)
+            }
+            #[inline(always)]
+            fn magnitude(self) -> Self {
+                self.abs()
+            }
+            #[inline(always)]
+            fn signed_as(self, sign: Self) -> Self {
+                self.copysign(sign)
+            }
+            #[inline(always)]
+            fn lowest_bit(self) -> bool {
+                self.to_bits() & 1 == 1
+            }
+            #[inline(always)]
+            fn exponent_of_lowest_bits(self) -> Self {
+                let one: $type = 1.0;
+                <$type>::from_bits((self.to_bits() << (<$type>::MANTISSA_DIGITS - 1)).wrapping_add(one.to_bits()))
+            }
+            fn integer_and_exponent(self) -> (u64, i32) {
+                let places = <$type>::MANTISSA_DIGITS - 1;
+                let bits = self.abs().to_bits();
+                let (exponent, mantissa) = ((bits >> places) as i32, bits & ((1 << places) - 1));
+                let implicit: $bits = if exponent > 0 { 1 << places } else { 0 };
+                let lowest = <$type>::MIN_EXP - <$type>::MANTISSA_DIGITS as i32;
+                (u64::from(mantissa | implicit), exponent.max(1) - 1 + lowest)
             }
         }
         impl Element for $type {
@@ -139,8 +213,8 @@ macro_rules! compute {
         }
     };
 }
-compute!(f32, DType::Float32);
-compute!(f64, DType::Float64);
+compute!(f32, u32, multiply_add_f32, DType::Float32);
+compute!(f64, u64, multiply_add_f64, DType::Float64);
 
 macro_rules! half_element {
     ($type:ty, $dtype:expr) => {

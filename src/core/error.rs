@@ -54,6 +54,9 @@ pub enum Error {
         /// Why there is none.
         reason: String,
     },
+    /// A gradient differs from what differences give.
+    #[error("gradcheck: {0}")]
+    Gradcheck(String),
     /// A device is missing or failed.
     #[error("{device}: {reason}")]
     Device {
@@ -98,6 +101,26 @@ fn complaint(
 }
 
 impl Error {
+    /// The same, with a place in a net instead of the bare name of the operator that runs there.
+    #[cold]
+    pub fn at(mut self, operator: &str, place: &str) -> Self {
+        match &mut self {
+            Error::Shape(complaint) | Error::DType(complaint) | Error::Argument(complaint) => {
+                if complaint.operator == operator {
+                    complaint.operator = place.into();
+                }
+            }
+            Error::NoGradient { operator: name, .. } | Error::Custom { operator: name, .. } => {
+                if name == operator {
+                    *name = place.into();
+                }
+            }
+            Error::Device { reason, .. } => *reason = format!("{place}: {reason}"),
+            Error::UnknownOperator { .. } | Error::Gradcheck(_) | Error::OutOfMemory { .. } | Error::Interrupted => {}
+        }
+        self
+    }
+
     /// A shape that does not fit.
     #[cold]
     pub fn shape(

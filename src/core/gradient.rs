@@ -60,7 +60,7 @@ pub struct GradientDefs {
 
 /// Writes the backward definitions of an operator. Closures serve too.
 pub trait GradientMaker: Send + Sync {
-    /// The definitions for one forward definition; never in-place forms.
+    /// The definitions for one forward definition; never in-place forms. At least one output has a gradient.
     fn get_gradient_defs(&self, request: &GradientRequest<'_>) -> Result<GradientDefs>;
 }
 
@@ -97,8 +97,11 @@ impl Gradient {
         let none =
             |reason: &str| Err(Error::NoGradient { operator: request.def.operator.clone(), reason: reason.into() });
         match self {
-            Gradient::Defined(maker) => maker.get_gradient_defs(request),
-            Gradient::NotNeeded => {
+            // Where no gradient comes in, none goes out: makers need not think of that.
+            Gradient::Defined(maker) if request.output_gradients.iter().any(Option::is_some) => {
+                maker.get_gradient_defs(request)
+            }
+            Gradient::Defined(_) | Gradient::NotNeeded => {
                 Ok(GradientDefs { operators: vec![], input_gradients: vec![None; request.def.inputs.len()] })
             }
             Gradient::Forbidden(reason) => none(&format!("forbidden: {reason}")),

@@ -1,6 +1,8 @@
 //! The geometry of a polyphase filter: which inputs and taps an output sample is summed from. Pure arithmetic on numbers;
 //! sizes are checked once, so that everything else computes in 64 bits.
 
+use std::ops::Range;
+
 use firelu_core::shape::Shape;
 
 /// One direction: `y[o] = Σ_t k[t] · x[(o·down + t - pad) / up]` over the t for which the division has
@@ -62,6 +64,16 @@ impl Axis {
         }
     }
 
+    /// The axis that takes some of the inputs to some of the outputs; both may lie outside.
+    pub fn part(&self, inputs: &Range<i64>, outputs: &Range<i64>) -> Self {
+        Axis {
+            input: inputs.end - inputs.start,
+            output: outputs.end - outputs.start,
+            pad: self.pad - outputs.start * self.down + inputs.start * self.up,
+            ..*self
+        }
+    }
+
     /// What output sample `o` is computed from.
     #[inline]
     pub fn support(&self, o: i64) -> Support {
@@ -93,14 +105,20 @@ impl Axis {
     }
 
     /// The input samples that any of these outputs, at least one, is summed from; any empty range where there are none.
-    pub fn inputs_of(&self, outputs: std::ops::Range<i64>) -> std::ops::Range<i64> {
+    pub fn inputs_of(&self, outputs: Range<i64>) -> Range<i64> {
+        let all = self.reach(outputs);
+        all.start.max(0)..all.end.min(self.input)
+    }
+
+    /// The same, samples outside the input included.
+    pub fn reach(&self, outputs: Range<i64>) -> Range<i64> {
         // Neither end of a support ever falls from one output to the next.
         let last = self.support(outputs.end - 1);
-        self.support(outputs.start).start.max(0)..(last.start + last.count).min(self.input)
+        self.support(outputs.start).start..last.start + last.count
     }
 
     /// The outputs for which no tap lies outside the input; any range where there are none.
-    pub fn interior(&self) -> std::ops::Range<i64> {
+    pub fn interior(&self) -> Range<i64> {
         let ceiling = |a: i64| if self.down == 1 { a } else { -(-a).div_euclid(self.down) };
         let first = ceiling(self.pad - self.up + 1).max(0);
         first..ceiling(self.input * self.up + self.pad - self.taps + 1).min(self.output)
@@ -153,6 +171,14 @@ impl Geometry {
     /// The geometry of the adjoint.
     pub fn transposed(&self) -> Self {
         Geometry { x: self.x.transposed(), y: self.y.transposed() }
+    }
+
+    /// Whether any output is summed from samples outside the input.
+    pub fn reaches_out(&self) -> bool {
+        [&self.x, &self.y].into_iter().any(|axis| {
+            let reach = axis.reach(0..axis.output);
+            reach.start < 0 || reach.end > axis.input
+        })
     }
 
     /// The shape of the result: `like` with the last two dimensions replaced.

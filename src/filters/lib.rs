@@ -8,6 +8,7 @@
 //! | room | holds | uses |
 //! |---|---|---|
 //! | [`axis`] | which inputs and taps an output is summed from | nothing |
+//! | [`border`] | which sample a position outside a signal stands for | nothing |
 //! | [`loops`] | the arithmetic, over rows; the table of loops | nothing |
 //! | [`levels`] | registers and compiled loops of each instruction-set level | `loops` |
 //! | [`plan`] | paths, tiles, strips, taps, layouts | `axis`, data types of `loops` |
@@ -17,9 +18,12 @@
 //! `README.md` beside this file says which call takes which path, and explains the words that are ours.
 
 pub mod axis;
+pub mod border;
 pub mod filter;
 pub mod kernel_gradient;
 pub mod levels;
 pub mod loops;
+pub mod pipeline;
 pub mod plan;
 mod scratch;
+mod window;

@@ -21,6 +21,31 @@ const KEPT_LINES: usize = (1 << 20) / size_of::<Line>();
 
 thread_local! {
     static SCRATCH: RefCell<Scratch> = RefCell::default();
+    static WINDOWS: RefCell<Windows> = RefCell::default();
+}
+
+/// Memory for what a filter on a part of the border reads and writes, beside that which it works in.
+#[derive(Default)]
+pub struct Windows {
+    /// Inputs, and outputs that are yet to be added up.
+    pub window: Scratch,
+    /// What they add up to.
+    pub sums: Scratch,
+}
+
+impl Windows {
+    /// Runs the body with this thread's windows, or with fresh ones where the thread's are in use.
+    pub fn with<R>(body: impl FnOnce(&mut Windows) -> R) -> R {
+        WINDOWS.with(|windows| match windows.try_borrow_mut() {
+            Ok(mut windows) => {
+                let result = body(&mut windows);
+                windows.window.give_back();
+                windows.sums.give_back();
+                result
+            }
+            Err(_) => body(&mut Windows::default()),
+        })
+    }
 }
 
 impl Scratch {
@@ -29,13 +54,17 @@ impl Scratch {
         SCRATCH.with(|scratch| match scratch.try_borrow_mut() {
             Ok(mut scratch) => {
                 let result = body(&mut scratch);
-                if scratch.lines.len() > KEPT_LINES {
-                    scratch.lines = Vec::new();
-                }
+                scratch.give_back();
                 result
             }
             Err(_) => body(&mut Scratch::default()),
         })
+    }
+
+    fn give_back(&mut self) {
+        if self.lines.len() > KEPT_LINES {
+            self.lines = Vec::new();
+        }
     }
 
     /// Room for so many numbers each, at the start of cache lines, with values of an earlier use. What

@@ -9,7 +9,7 @@ use crate::core::definition::OperatorDef;
 use crate::core::error::{Error, Result};
 use crate::core::names;
 use crate::graph::context;
-use crate::graph::net::step_name;
+use crate::graph::net::{step_name, step_with_blobs};
 use crate::graph::plan::{Plan, Ref, Use, plan};
 use crate::graph::workspace::check_in_place;
 use crate::registry;
@@ -87,8 +87,9 @@ impl<'a> Versions<'a> {
             Versions { writes: HashMap::new(), reads: Vec::new(), written: Vec::new(), fed: HashSet::new() };
         for (step, def) in net.iter().enumerate() {
             let operator = registry::find(&def.operator)?;
-            registry::check_names(&operator.schema, def)?;
-            check_in_place(&operator, def)?;
+            registry::check_names(&operator.schema, def)
+                .and_then(|()| check_in_place(&operator, def))
+                .map_err(|error| error.at(&def.operator, &step_with_blobs(step, def)))?;
             let mut reads = Vec::with_capacity(def.inputs.len());
             for name in &def.inputs {
                 let version = versions.writes.entry(name).or_default().len();
@@ -238,7 +239,8 @@ impl<'a> Builder<'a> {
             return Ok(());
         }
         let present: Vec<bool> = gradients.iter().map(Option::is_some).collect();
-        let plan = plan(def, &present, &wanted, context::overridden(&def.operator).as_ref())?;
+        let plan = plan(def, &present, &wanted, context::overridden(&def.operator).as_ref())
+            .map_err(|error| error.at(&def.operator, &step_with_blobs(index, def)))?;
         self.check_overwritten(index, &plan, &reads, &written)?;
 
         let mut made: HashMap<usize, Name> = HashMap::new();

@@ -4,6 +4,7 @@
 //! - [`workspace`]: named blobs, and nets run on them
 //! - [`backward`]: forward definitions in, backward definitions out
 //! - [`tape`]: variables that remember how they were computed
+//! - [`gradcheck`]: gradients against differences
 //! - [`context`]: whether the tape records, and gradients used instead of the registered ones
 //!
 //! [`plan`] turns one definition's gradient into places instead of names, for both [`backward`] and
@@ -11,6 +12,7 @@
 
 pub mod backward;
 pub mod context;
+pub mod gradcheck;
 pub mod net;
 pub mod plan;
 pub mod tape;

@@ -23,6 +23,17 @@ pub(super) fn step_name(index: usize, def: &OperatorDef) -> String {
     }
 }
 
+/// The same with what the step reads and writes: `Mul (step 3: A, B -> C)`.
+pub(super) fn step_with_blobs(index: usize, def: &OperatorDef) -> String {
+    let list = |names: &[String]| {
+        let shown: Vec<&str> = names.iter().map(|name| if name.is_empty() { "_" } else { name }).collect();
+        shown.join(", ")
+    };
+    let name = step_name(index, def);
+    let before = name.strip_suffix(')').unwrap_or(&name);
+    format!("{before}: {} -> {})", list(&def.inputs), list(&def.outputs))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -11,7 +11,7 @@ use crate::core::error::{Error, Result};
 use crate::core::names;
 use crate::core::operator::Operator;
 use crate::core::tensor::Tensor;
-use crate::graph::net::step_name;
+use crate::graph::net::{step_name, step_with_blobs};
 use crate::graph::plan::Use;
 use crate::graph::tape::check_gradient;
 use crate::operators::execute::{Reuse, execute, shape_of};
@@ -84,7 +84,8 @@ impl Workspace {
 
     /// What a run would write, without writing it.
     pub fn compute(&self, net: &[OperatorDef], keep: Option<&HashSet<String>>) -> Result<HashMap<String, Tensor>> {
-        let steps = net.iter().enumerate().map(|(index, def)| Step::new(def, index)).collect::<Result<Vec<_>>>()?;
+        let named = |(index, def)| Step::new(def, index).map_err(|error| at(index, def, error));
+        let steps = net.iter().enumerate().map(named).collect::<Result<Vec<_>>>()?;
         if let Some(keep) = keep {
             let written: HashSet<&String> = net.iter().flat_map(|def| &def.outputs).collect();
             if let Some(name) = keep.iter().find(|name| !written.contains(name)) {
@@ -94,7 +95,7 @@ impl Workspace {
         let mut run = Run { before: &self.blobs, written: HashMap::new() };
         let later = if keep.is_some() { later_uses(&steps) } else { Vec::new() };
         for (index, step) in steps.iter().enumerate() {
-            run.step(step)?;
+            run.step(step).map_err(|error| at(index, step.def, error))?;
             if let Some(keep) = keep {
                 for &(name, later) in later[index].iter().filter(|(name, _)| !keep.contains(*name)) {
                     run.let_go(name, later)?;
@@ -103,6 +104,12 @@ impl Workspace {
         }
         Ok(run.written)
     }
+}
+
+/// An error of one step, with the step and its blobs.
+#[cold]
+fn at(index: usize, def: &OperatorDef, error: Error) -> Error {
+    error.at(&def.operator, &step_with_blobs(index, def))
 }
 
 /// One step of a net, looked up and checked as far as names and arguments go.

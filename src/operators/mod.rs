@@ -13,12 +13,20 @@ macro_rules! with_cuda {
 
 /// Gives a folder its `FAMILY`: the functions that make its operators, and the PTX of `cuda::MODULE`.
 macro_rules! family {
+    ($($operator:ident),+; $served:literal) => {
+        #[doc = concat!("What this folder brings to the registry; on CUDA devices, ", $served, ".")]
+        pub const FAMILY: $crate::operators::Family = $crate::operators::Family {
+            operators: || vec![$($operator()),+],
+            #[cfg(feature = "cuda")]
+            module: None,
+        };
+    };
     ($($operator:ident),+ $(,)?) => {
         /// What this folder brings to the registry.
         pub const FAMILY: $crate::operators::Family = $crate::operators::Family {
             operators: || vec![$($operator()),+],
             #[cfg(feature = "cuda")]
-            module: &cuda::MODULE,
+            module: Some(&cuda::MODULE),
         };
     };
 }
@@ -51,7 +59,9 @@ macro_rules! operator_object {
 }
 
 pub mod arithmetic;
+pub mod bias_act;
 pub mod execute;
+pub mod filtered_act;
 pub mod fused_leaky_relu;
 pub mod leaky_relu;
 pub mod reduce_sum;
@@ -67,16 +77,23 @@ use crate::core::tensor::Tensor;
 use execute::execute;
 
 /// Every folder: what the registry begins with.
-pub const FAMILIES: &[Family] =
-    &[arithmetic::FAMILY, fused_leaky_relu::FAMILY, leaky_relu::FAMILY, reduce_sum::FAMILY, upfirdn2d::FAMILY];
+pub const FAMILIES: &[Family] = &[
+    arithmetic::FAMILY,
+    bias_act::FAMILY,
+    filtered_act::FAMILY,
+    fused_leaky_relu::FAMILY,
+    leaky_relu::FAMILY,
+    reduce_sum::FAMILY,
+    upfirdn2d::FAMILY,
+];
 
 /// What an operator folder brings to the registry.
 pub struct Family {
     /// Makes its operators.
     pub operators: fn() -> Vec<Operator>,
-    /// Their kernels for CUDA devices.
+    /// Their kernels for CUDA devices; none where other operators serve these.
     #[cfg(feature = "cuda")]
-    pub module: &'static crate::devices::cuda::modules::Module,
+    pub module: Option<&'static crate::devices::cuda::modules::Module>,
 }
 
 /// Runs an operator on the device its inputs are on, into new tensors.

@@ -5,7 +5,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyFloat, PyInt, PyList, PyString, PyTuple};
 
 use super::{errors, settings};
-use crate::core::args::{ArgSpec, ArgValue};
+use crate::core::args::{ArgKind, ArgSpec, ArgValue};
 
 /// A Python value as an argument; the schema's type decides where Python leaves it open.
 pub fn arg_value(operator: &str, name: &str, spec: Option<&ArgSpec>, value: &Bound<'_, PyAny>) -> PyResult<ArgValue> {
@@ -17,6 +17,9 @@ pub fn arg_value(operator: &str, name: &str, spec: Option<&ArgSpec>, value: &Bou
     if let Ok(value) = value.cast_exact::<PyFloat>() {
         return Ok(ArgValue::Float(value.extract()?));
     }
+    if value.is_none() && spec.is_some_and(|spec| spec.kind == ArgKind::OptionalFloat) {
+        return Ok(ArgValue::None);
+    }
     if value.is_instance_of::<PyBool>() {
         return Ok(ArgValue::Bool(value.extract()?));
     }
@@ -24,7 +27,7 @@ pub fn arg_value(operator: &str, name: &str, spec: Option<&ArgSpec>, value: &Bou
         return value.extract().map(ArgValue::Int).map_err(|_| refuse());
     }
     if value.is_instance_of::<PyString>() {
-        return Ok(ArgValue::String(value.extract()?));
+        return Ok(ArgValue::String(value.extract::<String>()?.into()));
     }
     if value.is_instance_of::<PyList>() || value.is_instance_of::<PyTuple>() {
         if let Ok(values) = value.extract::<Vec<i64>>() {

@@ -8,7 +8,7 @@ use numpy::{PyArrayDescr, PyArrayDescrMethods, PyUntypedArray, PyUntypedArrayMet
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::PyTuple;
+use pyo3::types::{PyList, PyTuple};
 use smallvec::SmallVec;
 
 use super::{entry, errors};
@@ -39,6 +39,19 @@ pub fn as_float_array<'py>(
         }
         None => Err(refuse_dtype(py, operator, argument, &array)),
     }
+}
+
+/// Refuses arrays of libraries that have functions of their own here, by naming those: turned into numpy's they would
+/// lose their kind, and their gradient, without a word.
+pub fn refuse_other_libraries(operator: &str, argument: &str, object: &Bound<'_, PyAny>) -> PyResult<()> {
+    static REFUSE: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    if object.is_instance_of::<PyUntypedArray>() || object.is_exact_instance_of::<PyList>() {
+        return Ok(());
+    }
+    let py = object.py();
+    let refuse = REFUSE.import(py, "firelu.libraries", "refuse")?;
+    let arguments = (operator, argument, object).into_pyobject(py)?;
+    entry::call(refuse, &arguments, None).map(drop)
 }
 
 fn to_array<'py>(operator: &str, argument: &str, object: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyUntypedArray>> {

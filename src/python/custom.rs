@@ -24,7 +24,7 @@ use crate::registry;
 #[guarded]
 #[pyfunction]
 #[pyo3(signature = (
-    name, kernel, inputs, outputs, args, doc, optional, shape_only, variadic, inplace, infer, gradient
+    name, kernel, inputs, outputs, args, doc, optional, shape_only, variadic, inplace, infer, gradient, replace=false
 ))]
 #[allow(clippy::too_many_arguments)]
 fn register_operator(
@@ -40,6 +40,7 @@ fn register_operator(
     inplace: Vec<(String, String)>,
     infer: Option<Bound<'_, PyAny>>,
     gradient: Option<Bound<'_, PyAny>>,
+    replace: bool,
 ) -> PyResult<()> {
     let py = kernel.py();
     let refuse = |argument: &str, got: String, takes: &str| {
@@ -95,7 +96,7 @@ fn register_operator(
     if let Some(maker) = gradient {
         operator.gradient = self::gradient(name, &maker)?;
     }
-    registry::register(operator).map_err(raise)
+    if replace { registry::replace(operator) } else { registry::register(operator) }.map_err(raise)
 }
 
 /// Give a registered operator its gradient; see `firelu.register_gradient`.
@@ -231,7 +232,8 @@ fn checked_parts(
     let output = &schema.outputs[index].name;
     let parts = arrays::parts_of(array, dtype);
     if parts.kind.shape != target.kind.shape {
-        return Err(Error::shape(&schema.name, output, &parts.kind.shape, &target.kind.shape));
+        let takes = format!("{}: register the operator with infer= where a shape differs", target.kind.shape);
+        return Err(Error::shape(&schema.name, output, &parts.kind.shape, takes));
     }
     if dtype != target.dtype() {
         return Err(Error::dtype(&schema.name, output, dtype, target.dtype()));

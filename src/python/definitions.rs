@@ -88,6 +88,7 @@ impl PyOperatorDef {
 /// An argument's value as Python knows it.
 pub fn arg_to_python<'py>(py: Python<'py>, value: &ArgValue) -> PyResult<Bound<'py, PyAny>> {
     match value {
+        ArgValue::None => Ok(py.None().into_bound(py)),
         ArgValue::Bool(value) => value.into_bound_py_any(py),
         ArgValue::Int(value) => value.into_bound_py_any(py),
         ArgValue::Float(value) => value.into_bound_py_any(py),

@@ -18,6 +18,7 @@ pub fn raise(error: Error) -> PyErr {
         Error::Argument(_) => new(py, "ArgumentError", &error),
         Error::UnknownOperator { .. } => new(py, "UnknownOperatorError", &error),
         Error::NoGradient { .. } => new(py, "NoGradientError", &error),
+        Error::Gradcheck(_) => new(py, "GradcheckError", &error),
         Error::Device { .. } => new(py, "DeviceError", &error),
         Error::OutOfMemory { device, .. } if *device == Device::Cpu.to_string() => {
             PyMemoryError::new_err(error.to_string())
@@ -25,11 +26,21 @@ pub fn raise(error: Error) -> PyErr {
         Error::OutOfMemory { .. } => new(py, "DeviceError", &error),
         // The signal's own exception where its handler raised one; it is pending in this thread.
         Error::Interrupted => PyErr::take(py).unwrap_or_else(|| PyKeyboardInterrupt::new_err(())),
-        Error::Custom { message, .. } => {
-            let kept = CUSTOM.take().filter(|(text, _)| text == message);
-            kept.map_or_else(|| new(py, "FireluError", &error), |(_, exception)| exception)
-        }
+        Error::Custom { message, operator } => match CUSTOM.take().filter(|(text, _)| text == message) {
+            Some((_, exception)) => noted(py, exception, operator),
+            None => new(py, "FireluError", &error),
+        },
     })
+}
+
+/// A user's exception, which keeps its class and text, with a note on where it was raised (from Python 3.11 on).
+fn noted(py: Python<'_>, exception: PyErr, operator: &str) -> PyErr {
+    let value = exception.value(py);
+    if let Ok(Some(add_note)) = value.getattr_opt("add_note") {
+        // A note is a courtesy: an exception whose class refuses it is raised without.
+        let _ = add_note.call1((format!("raised in the operator {operator}"),));
+    }
+    exception
 }
 
 thread_local! {

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use firelu_guarded::guarded;
 use numpy::PyUntypedArray;
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyTuple};
+use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyString, PyTuple};
 use smallvec::SmallVec;
 
 use super::arguments::arg_value;
@@ -13,7 +13,7 @@ use super::errors::{self, raise};
 use super::foreign::{self, Setting};
 use super::tensor::PyTensor;
 use super::{arrays, autograd, device, entry};
-use crate::core::args::{ArgValue, Args};
+use crate::core::args::{ARGS_IN_PLACE, ArgValue, Args};
 use crate::core::device::Device;
 use crate::core::dtype::DType;
 use crate::core::operator::Operator;
@@ -27,7 +27,7 @@ use crate::{devices, registry};
 #[derive(Default)]
 pub struct RecentArgs(Mutex<Option<(GivenArgs, Arc<Args>)>>);
 
-type GivenArgs = SmallVec<[Py<PyAny>; 10]>;
+type GivenArgs = SmallVec<[Py<PyAny>; ARGS_IN_PLACE]>;
 
 impl RecentArgs {
     /// The checked arguments, if these very objects are those of the last call.
@@ -74,22 +74,23 @@ fn same(known: &Py<PyAny>, given: Borrowed<'_, '_, PyAny>) -> bool {
     }
 }
 
-/// Whether a value is of a type that never changes: a number, or a tuple of numbers.
+/// Whether a value is of a type that never changes: a number, a text, or a tuple of them.
 fn never_changes(value: &Bound<'_, PyAny>) -> bool {
-    let is_number = |value: Borrowed<'_, '_, PyAny>| {
+    let is_constant = |value: Borrowed<'_, '_, PyAny>| {
         value.is_exact_instance_of::<PyInt>()
             || value.is_exact_instance_of::<PyFloat>()
             || value.is_exact_instance_of::<PyBool>()
+            || value.is_exact_instance_of::<PyString>()
     };
     match value.cast_exact::<PyTuple>() {
-        Ok(tuple) => tuple.iter_borrowed().all(is_number),
-        Err(_) => is_number(value.as_borrowed()),
+        Ok(tuple) => tuple.iter_borrowed().all(is_constant),
+        Err(_) => is_constant(value.as_borrowed()),
     }
 }
 
 /// Checks arguments in the schema's order.
 fn positional_args(schema: &OpSchema, given: &[Bound<'_, PyAny>]) -> PyResult<Arc<Args>> {
-    let mut values: SmallVec<[ArgValue; 10]> = SmallVec::new();
+    let mut values: SmallVec<[ArgValue; ARGS_IN_PLACE]> = SmallVec::new();
     for (index, value) in given.iter().enumerate() {
         values.push(match schema.args.get(index) {
             Some(spec) => arg_value(&schema.name, &spec.name, Some(spec), value)?,
@@ -142,8 +143,8 @@ impl BoundOperator {
             Some(expand) => entry::call(expand.bind(given.py()), given, None)?.cast_into::<PyTuple>()?,
             None => given.clone(),
         };
-        let args = positional_args(&self.operator.schema, &expanded.iter().collect::<SmallVec<[_; 10]>>())?;
-        self.recent.remember(&given.iter().collect::<SmallVec<[_; 10]>>(), &args);
+        let args = positional_args(&self.operator.schema, &expanded.iter().collect::<SmallVec<[_; ARGS_IN_PLACE]>>())?;
+        self.recent.remember(&given.iter().collect::<SmallVec<[_; ARGS_IN_PLACE]>>(), &args);
         Ok(args)
     }
 }
@@ -172,7 +173,7 @@ fn run_operator<'py>(
 /// Checks keyword arguments against the schema and fills in defaults.
 pub fn named_args(operator: &Operator, args: Option<&Bound<'_, PyDict>>) -> PyResult<Args> {
     let schema = &operator.schema;
-    let mut named: SmallVec<[(String, ArgValue); 10]> = SmallVec::new();
+    let mut named: SmallVec<[(String, ArgValue); ARGS_IN_PLACE]> = SmallVec::new();
     for (name, value) in args.into_iter().flatten() {
         let name: String = name.extract()?;
         let spec = schema.args.iter().find(|spec| spec.name == name);
@@ -234,6 +235,7 @@ fn hold<'py>(operator: &Operator, index: usize, object: Bound<'py, PyAny>) -> Py
     }
     let schema = &operator.schema;
     let argument = if schema.inputs.is_empty() { "inputs" } else { &schema.input_spec(index).name };
+    arrays::refuse_other_libraries(&schema.name, argument, &object)?;
     let (array, dtype) = arrays::as_float_array(&schema.name, argument, &object)?;
     Ok(Some(Held { owner: array.into_any(), memory: Memory::Array(dtype) }))
 }

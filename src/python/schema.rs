@@ -89,6 +89,11 @@ impl PyArgument {
         self.0.range
     }
     #[getter]
+    fn choices(&self) -> Option<Vec<&'static str>> {
+        let names = self.0.choices.iter().map(|names| names[0]);
+        (!self.0.choices.is_empty()).then(|| names.collect())
+    }
+    #[getter]
     fn doc(&self) -> &str {
         &self.0.doc
     }

@@ -101,6 +101,7 @@ pub fn elementwise(dtype: DType) -> Vec<Case> {
             cases.extend(maps(shape, layout, dtype).into_iter().take(1).map(Case::of_copies));
             cases.extend(sums(shape, layout, &[11], dtype));
             cases.extend(fused(shape, layout, dtype));
+            cases.extend(activated(shape, layout, dtype));
             let axes: Vec<usize> = (0..shape.len()).filter(|&axis| axis != 1).collect();
             cases.extend([reduced(shape, layout, &axes, dtype)]);
         }
@@ -220,6 +221,33 @@ pub fn fused(shape: &[usize], layout: Layout, dtype: DType) -> Vec<Case> {
     // Where there is no gradient, -0 stands for it: a zero of the other sign would show.
     let zeros = pair_of(&[shape[1]], Layout::RowMajor, dtype, |count| vec![-0.0; count]);
     cases.push(Case::new("FusedLeakyReluGradient", vec![x, None, Some(zeros)], args));
+    cases
+}
+
+/// BiasAct and its gradient: every branch of the formulas, with and without a bias and a clamp.
+pub fn activated(shape: &[usize], layout: Layout, dtype: DType) -> Vec<Case> {
+    let mut cases = Vec::new();
+    if shape.len() < 2 {
+        return cases;
+    }
+    let [x, dy] = [1, 2].map(|seed| Some(pair(shape, layout, dtype, seed)));
+    for (place, activation) in firelu::Activation::ALL.into_iter().enumerate() {
+        let kind = if place % 2 == 0 { dtype } else { dtype.compute() };
+        let bias = (place % 3 != 0).then(|| pair(&[shape[1]], Layout::RowMajor, kind, 3));
+        let act = ("act", ArgValue::String(activation.name().into()));
+        let clamped = vec![act.clone(), ("clamp", float(0.7)), ("alpha", float(-0.5))];
+        cases.push(Case::new("BiasAct", vec![x.clone(), bias.clone()], clamped.clone()));
+        for args in [clamped, vec![act, ("order", ArgValue::Int(2))]] {
+            let gradient = || Case::new("BiasActGradient", vec![x.clone(), dy.clone(), bias.clone()], args.clone());
+            // Sums of rounded products depend on their order: below they are of whole numbers.
+            cases.push(gradient().without(1));
+        }
+    }
+    let [x, dy] = [1, 2].map(|seed| Some(exact(shape, layout, dtype, seed)));
+    let bias = Some(exact(&[shape[1]], Layout::RowMajor, dtype, 3));
+    let args = vec![("act", ArgValue::String("linear".into())), ("gain", float(1.0))];
+    let gradient = || Case::new("BiasActGradient", vec![x.clone(), dy.clone(), bias.clone()], args.clone());
+    cases.extend([gradient(), gradient().without(0), gradient().without(1)]);
     cases
 }
 

@@ -294,6 +294,26 @@ pub fn sums_of_filters(dtype: DType) -> Vec<Case> {
     let long = Filter { down: [1, 1 << 30], ..Filter::new([1, 1, 9000, 3], 3, 1, 1) };
     cases.extend(long.cases(Layout::RowMajor, Taps::Full, dtype, dtype));
     cases.extend(infinities(dtype));
+    cases.extend(bordered(dtype));
+    cases
+}
+
+/// Filters whose padding is filled with samples, and both gradients: whole numbers, so that sums have no order.
+fn bordered(dtype: DType) -> Vec<Case> {
+    let mut cases = Vec::new();
+    for border in ["edge", "reflect", "symmetric", "wrap"] {
+        let filter = Filter { pad: [[3, 2], [2, 3]], ..Filter::new([2, 3, 18, 21], 3, 2, 1) };
+        let (x, k) =
+            (exact(&filter.shape, Layout::RowMajor, dtype, 1), exact(&filter.taps, Layout::RowMajor, dtype, 3));
+        let mut args = filter.args();
+        args.push(("border", ArgValue::String(border.into())));
+        let out = registry::run("UpFirDn2d", &[Some(&x[0]), Some(&k[0])], args.clone()).unwrap();
+        let dy = exact(out[0].shape(), Layout::RowMajor, dtype, 5);
+        cases.push(Case::new("UpFirDn2d", vec![Some(x.clone()), Some(k.clone())], args.clone()));
+        let gradient = vec![Some(dy.clone()), Some(k.clone()), Some(x.clone())];
+        cases.push(Case::new("UpFirDn2dGradient", gradient, args.clone()));
+        cases.push(Case::new("UpFirDn2dKernelGradient", vec![Some(x), Some(dy), Some(k)], args));
+    }
     cases
 }
 

@@ -88,3 +88,36 @@ struct KernelGradientParameters {
     i32 reserved;
 };
 static_assert(sizeof(KernelGradientParameters) == 224, "mirrored by the host");
+
+// One axis of some outputs at the border.
+struct RimAxis {
+    i64 input;
+    i64 output;
+    i64 pad;                // before the first sample; negative crops
+    i64 first;              // of the outputs
+    i64 count;
+    i64 low;                // folded: the positions from here on, inside and outside the output, that have terms
+    i64 high;               // and their end
+    i32 up;
+    i32 down;
+    i32 taps;
+    i32 reserved;
+};
+static_assert(sizeof(RimAxis) == 72, "mirrored by the host");
+
+struct RimParameters {
+    u64 output;             // kernel gradient: dY, which is read
+    u64 input;
+    u64 prepared;           // kernel gradient: the partial sums
+    i64 planes;
+    i64 channels;
+    i64 input_strides[4];   // batch, channel, y, x
+    i64 output_strides[4];
+    RimAxis x;
+    RimAxis y;
+    i64 blocks;             // kernel gradient: of this launch, a tap
+    i64 stride;             // kernel gradient: partials of one tap, over all launches
+    i32 border;
+    i32 flip;               // kernel gradient: 1 where the last tap meets the first sample
+};
+static_assert(sizeof(RimParameters) == 272, "mirrored by the host");

@@ -6,14 +6,12 @@ use std::mem::MaybeUninit;
 use crate::features::{Level, last_level_cache};
 use crate::parallel::{self, TASK_BYTES};
 use crate::simd::{Formula, fence};
-use crate::sources::{Last, LastKind, SimdElement, Sources, gather, gather_wide, scatter, with_sources};
+use crate::sources::{Last, LastKind, PIECE, SimdElement, Sources, gather, gather_wide, scatter, with_sources};
+use crate::staged::{self, Identity};
 use crate::walk::Walk;
-use firelu_core::dtype::{DType, Element};
+use firelu_core::dtype::{Compute, DType, Element};
 use firelu_core::error::Result;
 use firelu_core::tensor::{Parts, TensorView, TensorViewMut};
-
-/// How many strided elements are brought together at a time; they stay in the first-level cache.
-pub const PIECE: usize = 512;
 
 /// Whether results of a call that moves so many bytes should bypass the caches: lines that are in no
 /// cache need not be fetched before they are overwritten. Up to the size of the last-level cache, which
@@ -81,6 +79,26 @@ pub fn map<T: SimdElement, const N: usize>(
     };
     // SAFETY: as above.
     unsafe { walk.for_each_run(size as usize * (N + 1), run, end_of_task) }
+}
+
+/// Replaces each number of a row by the formula of it.
+pub fn apply_to_row<C: SimdElement<Compute = C> + Compute>(level: Level, formula: &impl Formula<C, 1>, row: &mut [C]) {
+    let (pointer, count) = (row.as_mut_ptr(), row.len());
+    // SAFETY: the row has so many numbers, each read before it is written.
+    unsafe { staged::row::<C, 1>(level, formula, [pointer.cast_const()], pointer, count) };
+}
+
+/// Replaces each number of a row by the formula of it and of the other row's, which is at least as long.
+pub fn apply_to_rows<C: SimdElement<Compute = C> + Compute>(
+    level: Level,
+    formula: &impl Formula<C, 2>,
+    row: &mut [C],
+    other: &[C],
+) {
+    let (pointer, count) = (row.as_mut_ptr(), row.len());
+    let other = other[..count].as_ptr();
+    // SAFETY: both rows have so many numbers; the first's are read before they are written.
+    unsafe { staged::row::<C, 2>(level, formula, [pointer.cast_const(), other], pointer, count) };
 }
 
 /// Runs at least as long need no pattern.
@@ -228,15 +246,28 @@ impl<T: SimdElement, const N: usize> Pieces<T, N> {
 /// # Safety
 /// `count` elements must be readable at each source and writable at the target, at any alignment.
 #[inline]
-unsafe fn contiguous<T: SimdElement, const N: usize>(
+unsafe fn contiguous<T: SimdElement, F: Formula<T::Compute, N>, const N: usize>(
     level: Level,
-    formula: &impl Formula<T::Compute, N>,
+    formula: &F,
     pointers: [*const T; N],
     last: Last<T::Compute>,
     target: *mut T,
     count: usize,
     streaming: bool,
 ) {
+    if F::COMPUTES_MUCH {
+        let is_direct = T::DTYPE == T::Compute::DTYPE && !streaming;
+        let direct = if is_direct { target.cast() } else { std::ptr::null_mut() };
+        // SAFETY: the caller's promise; rows are stored where their elements stand.
+        return unsafe {
+            staged::for_each_row(level, formula, (pointers, last), count, direct, |row, start, length| {
+                if !is_direct {
+                    let target = target.add(start);
+                    contiguous(level, &Identity, [std::ptr::null()], Last::Wide(row), target, length, streaming);
+                }
+            })
+        };
+    }
     // SAFETY: the caller's promise; AVX2 is a level only where it was detected.
     with_sources!(pointers, last, sources => unsafe {
         match level {

@@ -6,6 +6,7 @@
 use crate::features::Level;
 use crate::simd::Formula;
 use crate::sources::{Last, SimdElement, Sources, with_sources};
+use crate::staged::{self, Identity};
 use firelu_core::dtype::{Compute, Element};
 
 /// How many values are summed in the compute type.
@@ -49,20 +50,35 @@ pub struct Run<T: Element, const N: usize> {
 }
 
 impl<T: SimdElement, const N: usize> Run<T, N> {
+    /// The part from `start` on of which the results are there already.
+    fn of_row(&self, row: *const T::Compute, start: usize) -> Run<T, 1> {
+        let target = if self.target.is_null() { self.target } else { self.target.wrapping_add(start) };
+        Run { pointers: [std::ptr::null()], last: Last::Wide(row), target, streaming: self.streaming }
+    }
+
     /// Adds the run's results to lanes, the first result to the lane `first`.
     ///
     /// # Safety
     /// `count` elements must be readable at each source, and writable at the target unless that is null,
     /// at any alignment.
     #[inline]
-    pub unsafe fn add_to_lanes(
+    pub unsafe fn add_to_lanes<F: Formula<T::Compute, N>>(
         self,
         level: Level,
-        formula: &impl Formula<T::Compute, N>,
+        formula: &F,
         lanes: &mut [T::Compute; MOST_LANES],
         first: usize,
         count: usize,
     ) {
+        if F::COMPUTES_MUCH {
+            // SAFETY: the caller's promise, for each row of the run.
+            return unsafe {
+                let operands = (self.pointers, self.last);
+                staged::for_each_row(level, formula, operands, count, std::ptr::null_mut(), |row, start, length| {
+                    self.of_row(row, start).add_to_lanes(level, &Identity, lanes, first + start, length);
+                })
+            };
+        }
         // SAFETY: the caller's promise; AVX2 is a level only where it was detected.
         with_sources!(self.pointers, self.last, sources => unsafe {
             match level {
@@ -78,13 +94,22 @@ impl<T: SimdElement, const N: usize> Run<T, N> {
     /// # Safety
     /// As `add_to_lanes`, and there must be `count` totals.
     #[inline]
-    pub unsafe fn add_to_totals(
+    pub unsafe fn add_to_totals<F: Formula<T::Compute, N>>(
         self,
         level: Level,
-        formula: &impl Formula<T::Compute, N>,
+        formula: &F,
         totals: *mut T::Compute,
         count: usize,
     ) {
+        if F::COMPUTES_MUCH {
+            // SAFETY: the caller's promise, for each row of the run.
+            return unsafe {
+                let operands = (self.pointers, self.last);
+                staged::for_each_row(level, formula, operands, count, std::ptr::null_mut(), |row, start, length| {
+                    self.of_row(row, start).add_to_totals(level, &Identity, totals.add(start), length);
+                })
+            };
+        }
         // SAFETY: the caller's promise; AVX2 is a level only where it was detected.
         with_sources!(self.pointers, self.last, sources => unsafe {
             match level {

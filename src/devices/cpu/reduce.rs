@@ -4,13 +4,13 @@
 
 use smallvec::SmallVec;
 
-use crate::elementwise::{PIECE, Pieces, is_streaming};
+use crate::elementwise::{Pieces, is_streaming};
 use crate::features::Level;
 use crate::lanes::{BLOCK, MOST_LANES, Run, lanes_of, tree};
 use crate::memory;
 use crate::parallel::{self, TASK_BYTES};
 use crate::simd::{Formula, fence};
-use crate::sources::{Last, LastKind, SimdElement, gather_wide, scatter};
+use crate::sources::{Last, LastKind, PIECE, SimdElement, gather_wide, scatter};
 use firelu_core::dtype::{BFloat16, DType, Float16, round_to_odd};
 use firelu_core::error::Result;
 use firelu_core::shape::Strides;

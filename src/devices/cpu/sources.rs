@@ -7,6 +7,9 @@ use firelu_core::with_element;
 #[cfg(target_arch = "x86_64")]
 use super::simd::avx2::{self, Avx2Element};
 
+/// How many strided elements are brought together at a time; they stay in the first-level cache.
+pub const PIECE: usize = 512;
+
 /// Everything a kernel needs of an element type.
 #[cfg(target_arch = "x86_64")]
 pub trait SimdElement: Avx2Element {}

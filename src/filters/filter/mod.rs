@@ -6,6 +6,7 @@
 //! within one level for any number of threads; the sign of a zero may depend on the memory layout, and between levels the
 //! last place may differ, since a fused multiply-add rounds once.
 
+mod bordered;
 mod by_rows;
 pub mod horizontal;
 mod in_registers;
@@ -17,6 +18,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use crate::axis::Geometry;
+use crate::border::Border;
 use crate::levels::FilterElement;
 use crate::loops::Loops;
 use crate::loops::memory_access::Rows;
@@ -27,6 +29,7 @@ use crate::plan::strip::Strip;
 use crate::plan::taps::Taps;
 use crate::plan::tiles::Plan;
 use crate::scratch::Scratch;
+use bordered::Bordered;
 use firelu_core::error::Result;
 use firelu_core::tensor::{Parts, TensorView};
 use firelu_core::with_element;
@@ -50,6 +53,18 @@ pub struct Request<'a> {
     pub input: &'a Parts,
     /// What is written.
     pub output: &'a Parts,
+    /// What lies outside the input, or, of an adjoint, what happens to that which lies outside the output.
+    pub border: Border,
+    /// Whether this is the adjoint of a filter with that border: what lies outside is added to what it stands for.
+    pub adjoint: bool,
+}
+
+impl Request<'_> {
+    /// Whether samples outside have other values than zero, and matter.
+    fn has_border(&self) -> bool {
+        let forward = if self.adjoint { self.geometry.transposed() } else { self.geometry };
+        self.border != Border::Constant && forward.reaches_out()
+    }
 }
 
 /// Filters.
@@ -66,20 +81,32 @@ pub fn explain(request: &Request<'_>) -> Result<String> {
     if request.output.shape().elements() == 0 {
         return Ok("nothing to compute".into());
     }
-    with_element!(request.output.dtype(), T => {
-        let (level, taps) = (Level::current(), Taps::<<T as firelu_core::dtype::Element>::Compute>::read(
-            request.kernel, request.reverse, request.gain,
-        )?);
-        let layout = Layout::new(request.input, request.output);
-        let plan = Plan::new::<T>(request.geometry, &taps, &layout);
-        let strip = Strip::new(&plan.geometry.x, 0..plan.strip.min(plan.geometry.x.output as usize), plan.pixel);
-        let path = Path::of(&plan, &strip, T::loops(level));
-        Ok(format!("{path}; {plan}; {level:?} loops, {} tasks", plan.tasks(layout.planes)))
-    })
+    with_element!(request.output.dtype(), T => explanation::<T>(request))
 }
 
-fn filter<T: FilterElement>(request: &Request<'_>) -> Result<()> {
+fn explanation<T: FilterElement<Compute: FilterElement>>(request: &Request<'_>) -> Result<String> {
+    let (level, taps) = (Level::current(), Arc::new(Taps::read(request.kernel, request.reverse, request.gain)?));
+    let layout = Layout::new(request.input, request.output);
+    let path = |plan: &Plan| {
+        let strip = Strip::new(&plan.geometry.x, 0..plan.strip.min(plan.geometry.x.output as usize), plan.pixel);
+        format!("{}; {plan}", Path::of(plan, &strip, T::loops(level)))
+    };
+    if !request.has_border() {
+        let plan = Plan::new::<T>(request.geometry, &taps, &layout);
+        return Ok(format!("{}; {level:?} loops, {} tasks", path(&plan), plan.tasks(layout.planes)));
+    }
+    let bordered = Bordered::<T>::new(request, &taps, &layout, level);
+    let middle = bordered.middle().map_or("in windows alone".into(), path);
+    Ok(format!("{middle}; border {}: {}; {level:?} loops, {} tasks", request.border, bordered.rims(), bordered.tasks()))
+}
+
+fn filter<T: FilterElement<Compute: FilterElement>>(request: &Request<'_>) -> Result<()> {
     let (level, mut bytes) = (Level::current(), SmallVec::new());
+    if request.has_border() {
+        let taps = Arc::new(Taps::read(request.kernel, request.reverse, request.gain)?);
+        let layout = Layout::new(request.input, request.output);
+        return Bordered::<T>::new(request, &taps, &layout, level).run();
+    }
     let key = copy_kernel(request.kernel, &mut bytes).then(|| Key { request, kernel: &bytes, level });
     if let Some(prepared) = key.as_ref().and_then(Prepared::take) {
         run_prepared::<T>(prepared, request);

@@ -57,7 +57,7 @@ struct KeptKey {
 
 impl KeptKey {
     fn new(key: &Key<'_>) -> Self {
-        let Request { geometry, reverse, gain, kernel, input, output } = key.request;
+        let Request { geometry, reverse, gain, kernel, input, output, .. } = key.request;
         let place = |parts: &Parts| (parts.shape().clone(), parts.strides.clone());
         KeptKey {
             geometry: *geometry,
@@ -73,7 +73,7 @@ impl KeptKey {
     }
 
     fn fits(&self, key: &Key<'_>) -> bool {
-        let Request { geometry, reverse, gain, kernel, input, output } = key.request;
+        let Request { geometry, reverse, gain, kernel, input, output, .. } = key.request;
         let same = |kept: &(Shape, Strides), parts: &Parts| kept.0 == *parts.shape() && kept.1 == parts.strides;
         same(&self.input, input)
             && same(&self.output, output)

@@ -6,14 +6,18 @@
 
 mod grid;
 mod parts;
+mod piece;
 mod tile;
 
+use smallvec::SmallVec;
 use std::ops::Range;
 
 use crate::axis::Geometry;
+use crate::border::Border;
 use crate::levels::FilterElement;
 use crate::loops::Loops;
 use crate::plan::layout::Layout;
+use crate::plan::rim;
 use crate::plan::strip::Strip;
 use crate::scratch::Scratch;
 use firelu_core::dtype::{Compute, Element};
@@ -22,7 +26,8 @@ use firelu_core::tensor::{Parts, TensorView, TensorViewMut};
 use firelu_core::with_element;
 use firelu_cpu::features::Level;
 use firelu_cpu::{memory, parallel};
-use grid::{Grid, Job};
+use grid::Job;
+use piece::Piece;
 use tile::Tile;
 
 /// The memory that a task should read.
@@ -40,6 +45,8 @@ pub struct Request<'a> {
     pub reverse: bool,
     /// The forward filter's factor of the kernel.
     pub gain: f64,
+    /// What lies outside the forward input.
+    pub border: Border,
     /// The forward input.
     pub x: &'a TensorView<'a>,
     /// The gradient of the output.
@@ -50,37 +57,50 @@ pub struct Request<'a> {
 
 /// Computes the gradient.
 pub fn run(request: &Request<'_>) -> Result<()> {
-    let sums = with_element!(request.x.dtype(), T => sums::<T>(request.geometry, request.x, request.dy))?;
+    let sums = with_element!(request.x.dtype(), T => sums::<T>(request))?;
     with_element!(request.dk.dtype(), K => write::<K>(&sums, request));
     Ok(())
 }
 
 /// The product sums of all taps, in the order in which they meet the input.
-fn sums<T: FilterElement>(geometry: Geometry, x: &TensorView<'_>, dy: &TensorView<'_>) -> Result<Vec<f64>> {
+fn sums<T: FilterElement>(request: &Request<'_>) -> Result<Vec<f64>> {
+    let Request { geometry, border, x, dy, .. } = request;
     let taps = (geometry.x.taps * geometry.y.taps) as usize;
     if dy.shape().elements() == 0 || x.shape().elements() == 0 {
         return memory::numbers(0.0, taps);
     }
     let layout = Layout::new(x, dy);
-    let Some(grid) = Grid::new(&geometry, &layout) else { return memory::numbers(0.0, taps) };
+    let parts = match geometry.reaches_out() && *border != Border::Constant {
+        true => rim::parts(geometry, (rim::middle_of_forward(&geometry.y), rim::middle_of_forward(&geometry.x))),
+        false => rim::whole(geometry),
+    };
+    let pieces: SmallVec<[Piece; 5]> =
+        parts.into_iter().filter_map(|part| Piece::new(geometry, part, &layout)).collect();
+    let all = pieces.iter().map(|piece| piece.count(layout.planes)).sum::<usize>();
+    if all == 0 {
+        return memory::numbers(0.0, taps);
+    }
     let bytes = |parts: &Parts| parts.shape().elements() as f64 * size_of::<T>() as f64;
     let products = dy.shape().elements() as f64 * (geometry.x.most_taps() * geometry.y.most_taps()) as f64;
     let work = (bytes(x) + bytes(dy)).max(products);
-    let most = MOST_TASKS.min(SUMS_BYTES / (8 * taps)).min(grid.tiles).max(1);
+    let most = MOST_TASKS.min(SUMS_BYTES / (8 * taps)).min(all).max(1);
     let tasks = ((work / TASK_BYTES) as usize).clamp(1, most);
     let mut partial = memory::numbers(0.0, tasks * taps)?;
     let all_sums = Sums(partial.as_mut_ptr());
     let loops = T::loops(Level::current());
     parallel::try_for_each(tasks, work as usize, |task| {
-        let tiles = task * grid.tiles / tasks..(task + 1) * grid.tiles / tasks;
+        let mut tiles = task * all / tasks..(task + 1) * all / tasks;
         let all_sums = &all_sums;
-        Scratch::with(|scratch| {
-            let sums = all_sums.0.wrapping_add(task * taps);
-            let job = Job { geometry: &geometry, layout: &layout, grid: &grid, sums };
+        let sums = all_sums.0.wrapping_add(task * taps);
+        for piece in &pieces {
+            let count = piece.count(layout.planes);
+            let some = tiles.start.min(count)..tiles.end.min(count);
+            tiles = tiles.start.saturating_sub(count)..tiles.end.saturating_sub(count);
             // SAFETY: the views promise every element of the layout; each task has its own `taps` sums.
             // A level is current only where it was detected.
-            unsafe { product_sums::<T>(loops, &job, tiles, scratch) }
-        })
+            unsafe { piece.add_products::<T>(loops, (geometry, *border, &layout), some, sums) }?;
+        }
+        Ok(())
     })?;
     let mut total = memory::numbers(0.0, taps)?;
     for sums in partial.chunks_exact(taps) {

@@ -280,6 +280,10 @@ where
             Some(PairLoop::Four) => {
                 write_rows::<D, R, 1>(TwoSums::<S, R, 4, 1, 1>::new(sources, taps), rows, target, count);
             }
+            // Registers enough for all taps: no tap is loaded again.
+            Some(PairLoop::Any) if R::MANY && (sources.len(), rows.shift, taps.len()) == (14, 2, 12) => {
+                write_rows::<D, R, 1>(TwoSums::<S, R, 12, 2, 1>::new(sources, taps), rows, target, count);
+            }
             Some(PairLoop::Any) => {
                 if let Some(both) = LongTwoSums::new(rows) {
                     write_rows::<D, R, 4>(both, rows, target, count);
@@ -347,6 +351,10 @@ unsafe fn write_rows<D, R, const B: usize>(
                     pair.store(both.blocks::<B>(q), q);
                     q += B * R::LANES;
                 }
+            }
+            while B > 2 && q + 2 * R::LANES <= count {
+                pair.store(both.blocks::<2>(q), q);
+                q += 2 * R::LANES;
             }
             while q < count {
                 // The last register overlaps the one before rather than reach over the end.

@@ -1,6 +1,7 @@
 //! How the leading dimensions, the channels and the strides of input and output become planes of rows.
 
 use smallvec::SmallVec;
+use std::ops::Range;
 
 use firelu_core::dtype::Element;
 use firelu_core::tensor::Parts;
@@ -21,7 +22,21 @@ pub struct Side {
     pub dense: bool,
 }
 
+impl Side {
+    /// Rows of so many columns of so many bytes without gaps.
+    fn dense(pointer: *mut u8, (columns, bytes): (usize, usize)) -> Self {
+        Side { pointer, row: (columns * bytes) as isize, column: bytes as isize, dense: true }
+    }
+
+    /// The address of a column of a row, in the plane so many bytes after the first.
+    #[inline]
+    pub fn place(&self, row: i64, column: i64, plane: isize) -> *mut u8 {
+        self.pointer.wrapping_offset(plane + row as isize * self.row + column as isize * self.column)
+    }
+}
+
 /// The planes of a pair of tensors with the same leading dimensions.
+#[derive(Clone)]
 pub struct Layout {
     /// The first tensor's.
     pub first: Side,
@@ -67,6 +82,33 @@ impl Layout {
         }
         let planes = leading.iter().map(|dim| dim.0).product();
         Layout { first: side(first.pointer, &a), second: side(second.pointer, &b), pixel, planes, leading }
+    }
+
+    /// The same planes, where the second tensor's rows and columns begin at these.
+    pub fn starting_at(&self, row: i64, column: i64) -> Self {
+        let mut layout = self.clone();
+        layout.second.pointer = self.second.place(row, column, 0);
+        layout
+    }
+
+    /// Some of the planes, of which the first tensor's rows and columns are brought together in dense memory at `window`,
+    /// elements of so many bytes in rows of so many columns and planes of so many rows.
+    pub fn window(&self, window: *mut u8, size: usize, (rows, columns): (i64, i64), planes: Range<usize>) -> Self {
+        let first = Side::dense(window, (columns as usize, self.pixel * size));
+        let mut second = self.second.clone();
+        second.pointer = second.pointer.wrapping_offset(self.offsets(planes.start).1);
+        let step = self.plane_strides().map_or(0, |strides| strides.1);
+        let leading = SmallVec::from_iter([(planes.len(), rows as isize * first.row, step)]);
+        Layout { first, second, pixel: self.pixel, planes: planes.len(), leading }
+    }
+
+    /// The same, where the second tensor's are such memory, too.
+    pub fn between_windows(mut self, window: *mut u8, size: usize, (rows, columns): (i64, i64)) -> Self {
+        self.second = Side::dense(window, (columns as usize, self.pixel * size));
+        for planes in &mut self.leading {
+            planes.2 = rows as isize * self.second.row;
+        }
+        self
     }
 
     /// Bytes from plane to plane in both tensors, where that is always the same.

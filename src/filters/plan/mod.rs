@@ -7,6 +7,7 @@
 pub mod layout;
 pub mod order;
 pub mod path;
+pub mod rim;
 pub mod row_groups;
 pub mod strip;
 pub mod taps;

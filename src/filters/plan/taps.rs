@@ -98,6 +98,13 @@ pub fn factor<C: Compute>(values: &[f64], columns: usize, gain: f64) -> Option<F
             }
         }
     }
+    if values.len() == columns {
+        // One row is along x alone: its taps stay what they are, and a sum along a row has the bits of one along a column.
+        return Some((
+            values.iter().map(|value| C::from_f64(value * gain)).collect(),
+            SmallVec::from_elem(C::from_f64(1.0), 1),
+        ));
+    }
     // A factor that is subnormal in the compute type has lost digits that the products need.
     let smallest = if C::DTYPE == DType::Float64 { f64::MIN_POSITIVE } else { f64::from(f32::MIN_POSITIVE) };
     let convert = |value: f64| {

@@ -62,8 +62,13 @@ pub struct Plan {
 impl Plan {
     /// The plan of a call on element type `T`.
     pub fn new<T: Element>(geometry: Geometry, taps: &Taps<T::Compute>, layout: &Layout) -> Self {
+        Plan::in_order::<T>(geometry, choose_order(&geometry, taps), layout)
+    }
+
+    /// The plan of a call whose sums have this order.
+    pub fn in_order<T: Element>(geometry: Geometry, order: Order, layout: &Layout) -> Self {
         let (x, y) = (&geometry.x, &geometry.y);
-        let (order, products) = choose_order(&geometry, taps);
+        let products = order.products(&geometry);
         let pixel = layout.pixel;
         let limit = if pixel > 1 { STRIP_PIXEL_ELEMENTS / pixel } else { STRIP_ELEMENTS };
         let (period, step) = x.period();

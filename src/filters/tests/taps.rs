@@ -34,6 +34,12 @@ proptest! {
 }
 
 #[test]
+fn one_row_keeps_its_taps() {
+    assert_eq!(rank_one(&[0.1, 0.7, 0.2], 3), Some((vec![0.1, 0.7, 0.2], vec![1.0])));
+    assert_eq!(rank_one(&[0.1, 0.7, 0.2], 1), Some((vec![1.0], vec![0.1, 0.7, 0.2])));
+}
+
+#[test]
 fn what_cannot_be_factored_is_left() {
     assert_eq!(rank_one(&[0.0; 4], 2), None);
     assert_eq!(rank_one(&[1.0, 0.0, 0.0, 1.0], 2), None);

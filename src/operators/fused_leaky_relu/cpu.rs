@@ -23,11 +23,15 @@ fn channel_axis(call: &Call<'_>, rank: usize) -> usize {
     existing_axis(FusedLeakyReluArgs::from_args(call.args).axis, rank).expect("inference has found the axis")
 }
 
-/// The optional input number `place`, one number for each index of the channel axis.
 fn bias<'a>(call: &'a Call<'_>, place: usize, shape: &Shape) -> TensorView<'a> {
+    channels(call, place, shape, FusedLeakyReluArgs::from_args(call.args).axis)
+}
+
+/// The optional input number `place`, one number for each index of the channel axis.
+pub fn channels<'a>(call: &'a Call<'_>, place: usize, shape: &Shape, axis: i64) -> TensorView<'a> {
     match call.inputs.get(place).and_then(Option::as_ref) {
         Some(bias) => {
-            let axis = channel_axis(call, shape.len());
+            let axis = existing_axis(axis, shape.len()).expect("inference has found the axis");
             broadcast::repeat(bias, shape, |d| (d == axis).then_some(0))
         }
         None => broadcast::constant(&NOTHING, shape),

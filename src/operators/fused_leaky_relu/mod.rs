@@ -9,6 +9,8 @@ mod cpu;
 mod cuda;
 pub mod formula;
 
+pub use cpu::channels;
+
 use smallvec::smallvec;
 
 use crate::core::args::ArgValue;
@@ -38,15 +40,22 @@ arguments! {
 }
 
 /// The axis counted from the start, if a tensor of this rank has it.
-fn existing_axis(axis: i64, rank: usize) -> Option<usize> {
+pub fn existing_axis(axis: i64, rank: usize) -> Option<usize> {
     let from_start = if axis < 0 { axis.checked_add(rank as i64)? } else { axis };
     usize::try_from(from_start).ok().filter(|&axis| axis < rank)
 }
 
-/// Whether an optional input is a vector with one number for each channel of the first input.
 fn check_bias(signature: &Signature<'_>, place: usize, name: &str) -> Result<()> {
-    let (Some(bias), of) = (signature.inputs.get(place).copied().flatten(), signature.input(0)) else { return Ok(()) };
-    let (axis, rank) = (FusedLeakyReluArgs::from_args(signature.args).axis, of.shape.len());
+    let bias = signature.inputs.get(place).copied().flatten();
+    // What lends only its type may come without a length, which a part of the channels does not have.
+    let has_length = !(place == LIKE && bias.is_some_and(|bias| bias.shape.is_empty()));
+    let axis = FusedLeakyReluArgs::from_args(signature.args).axis;
+    if has_length { check_channels(signature, place, name, axis) } else { check_axis(signature, axis).map(|_| ()) }
+}
+
+/// The axis of the channels of the first input.
+fn check_axis(signature: &Signature<'_>, axis: i64) -> Result<usize> {
+    let (of, rank) = (signature.input(0), signature.input(0).shape.len());
     let Some(channel) = existing_axis(axis, rank) else {
         let takes = match rank {
             0 => "an input with at least one dimension beside a bias".to_string(),
@@ -54,9 +63,14 @@ fn check_bias(signature: &Signature<'_>, place: usize, name: &str) -> Result<()>
         };
         return Err(Error::argument(signature.operator, "axis", axis, takes));
     };
-    // What lends only its type may come without a length, which a part of the channels does not have.
-    let has_length = !(bias.shape.is_empty() && place == LIKE);
-    if has_length && bias.shape[..] != [of.shape[channel]] {
+    Ok(channel)
+}
+
+/// Whether an optional input is a vector with one number for each channel of the first input.
+pub fn check_channels(signature: &Signature<'_>, place: usize, name: &str, axis: i64) -> Result<()> {
+    let (Some(bias), of) = (signature.inputs.get(place).copied().flatten(), signature.input(0)) else { return Ok(()) };
+    let channel = check_axis(signature, axis)?;
+    if bias.shape[..] != [of.shape[channel]] {
         let takes = format!("({},), the length of axis {axis} of {}", of.shape[channel], of.shape);
         return Err(Error::shape(signature.operator, name, &bias.shape, takes));
     }

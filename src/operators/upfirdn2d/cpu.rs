@@ -36,7 +36,8 @@ fn request<'a>(call: &'a Call<'_>, output: &'a Parts, adjoint: bool) -> Result<f
     let x = if adjoint { output } else { input };
     let forward = args.geometry("UpFirDn2d", x.shape(), kernel.shape())?;
     let geometry = if adjoint { forward.transposed() } else { forward };
-    Ok(filter::Request { geometry, reverse: args.flip_kernel == adjoint, gain: args.gain, kernel, input, output })
+    let (reverse, gain, border) = (args.flip_kernel == adjoint, args.gain, args.border);
+    Ok(filter::Request { geometry, reverse, gain, kernel, input, output, border, adjoint })
 }
 
 /// dK of X and dY.
@@ -44,7 +45,8 @@ pub fn kernel_gradient(call: &Call<'_>) -> Result<()> {
     let Some(dk) = &call.outputs[0] else { return Ok(()) };
     let (x, dy, args) = (call.input(0), call.input(1), UpFirDn2dArgs::from_args(call.args));
     let geometry = args.geometry("UpFirDn2d", x.shape(), dk.shape())?;
-    kernel_gradient::run(&kernel_gradient::Request { geometry, reverse: !args.flip_kernel, gain: args.gain, x, dy, dk })
+    let (reverse, gain, border) = (!args.flip_kernel, args.gain, args.border);
+    kernel_gradient::run(&kernel_gradient::Request { geometry, reverse, gain, border, x, dy, dk })
 }
 
 #[cfg(test)]

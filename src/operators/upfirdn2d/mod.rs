@@ -3,8 +3,10 @@
 //! Insert `up - 1` zeros after each sample, pad or crop, convolve with K (correlate where
 //! `flip_kernel`), keep every `down`-th sample. The operation is bilinear, and its three forms
 //! U(X, K), A(dY, K) for the input's gradient and C(X, dY) for the kernel's are each other's
-//! derivatives, so every order exists. What lies outside X adds nothing to a sum; only a tap that is not
-//! finite may also give NaN where it meets the padding, as in a convolution over a padded picture.
+//! derivatives, so every order exists. Where padding is zeros, what lies outside X adds nothing to a sum; only a tap
+//! that is not finite may also give NaN where it meets the padding, as in a convolution over a padded picture. Any other
+//! `border` is part of the linear map: it is decided on X, before zeros are inserted, and the adjoint adds what lies
+//! outside to the sample that it stands for.
 
 mod cpu;
 #[cfg(feature = "cuda")]
@@ -77,8 +79,8 @@ fn with_cost(schema: OpSchema, x: fn(&Signature<'_>) -> Shape, k: usize) -> OpSc
 /// The operator `UpFirDn2d`.
 pub fn upfirdn2d() -> Operator {
     let doc = "Y = X upsampled by zeros, padded or cropped, convolved with K times gain, and downsampled, over the \
-               last two dimensions: out = (in * up + pad0 + pad1 - taps) // down + 1. A tap that is not finite may give \
-               NaN where it meets the padding.";
+               last two dimensions: out = (in * up + pad0 + pad1 - taps) // down + 1. Padding is what border says, by \
+               the rules of numpy.pad on X. A tap that is not finite may give NaN where it meets the padding.";
     let schema = OpSchema::new("UpFirDn2d", doc)
         .input(InputSpec::new("X", "[..., H, W], any leading dimensions."))
         .input(InputSpec::new("K", "[taps_y, taps_x], any float type.").dtype(InputDType::Any))

@@ -69,7 +69,7 @@ impl PyTensor {
         self.tensor().dtype().name()
     }
 
-    /// Where the memory is: "cpu" or "cuda:0".
+    /// The device of the memory, "cpu" or "cuda:0".
     #[getter]
     fn device(&self) -> String {
         self.tensor().device().to_string()

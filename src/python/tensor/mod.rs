@@ -87,8 +87,10 @@ pub fn tensor_from(operator: &str, argument: &str, data: &Bound<'_, PyAny>, dtyp
     {
         return devices::copy(&foreign, foreign.device()).map_err(raise);
     }
-    // A list has no element type of its own.
-    let plain = data.is_instance_of::<PyList>() || data.is_instance_of::<PyTuple>() || arrays::is_number(data);
+    // A list or a number of Python's has no element type of its own; a scalar of numpy's has.
+    let plain = data.is_instance_of::<PyList>()
+        || data.is_instance_of::<PyTuple>()
+        || arrays::is_number(data) && !data.hasattr("dtype")?;
     let source = match dtype.or(plain.then_some(DType::Float32)) {
         Some(dtype) => {
             let wanted = arrays::descriptor(py, dtype)?;

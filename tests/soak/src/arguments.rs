@@ -31,6 +31,17 @@ impl<'a> Arguments<'a> {
         }
     }
 
+    /// A finite real number of at least so much, or none.
+    pub fn optional_float(&mut self, name: &str, least: f64) -> Result<Option<f64>, Refused> {
+        let value = match self.take(name) {
+            None | Some(ArgValue::None) => return Ok(None),
+            Some(ArgValue::Float(value)) => *value,
+            Some(ArgValue::Int(value)) if value.unsigned_abs() <= 1 << 53 => *value as f64,
+            Some(_) => return Err(Refused),
+        };
+        if value.is_finite() && value >= least { Ok(Some(value)) } else { Err(Refused) }
+    }
+
     /// A whole number in a range.
     pub fn int(&mut self, name: &str, default: i64, range: std::ops::RangeInclusive<i64>) -> Result<i64, Refused> {
         match self.take(name) {
@@ -46,6 +57,17 @@ impl<'a> Arguments<'a> {
             None => Ok(false),
             Some(ArgValue::Bool(value)) => Ok(*value),
             Some(ArgValue::Int(value @ 0..=1)) => Ok(*value == 1),
+            Some(_) => Err(Refused),
+        }
+    }
+
+    /// One of some texts, by its place among them; each may have several names, the first is that of the default.
+    pub fn choice(&mut self, name: &str, choices: &[&[&str]]) -> Result<usize, Refused> {
+        match self.take(name) {
+            None => Ok(0),
+            Some(ArgValue::String(text)) => {
+                choices.iter().position(|names| names.contains(&text.as_ref())).ok_or(Refused)
+            }
             Some(_) => Err(Refused),
         }
     }

@@ -105,6 +105,25 @@ pub fn fitting(signature: &'static Signature, limit: usize, choices: &mut Choice
                 inputs.pop();
             }
         }
+        "BiasAct" | "BiasActGradient" => {
+            inputs.push(array(&shape, dtype));
+            if signature.operator == "BiasActGradient" {
+                inputs.push(array(&shape, dtype));
+                optional_arg(&mut args, "order", |choices| ArgValue::Int(1 + choices.below(3) as i64), choices);
+            }
+            let activation = choices.pick(&firelu::Activation::ALL);
+            args.push(("act", ArgValue::String(activation.name().into())));
+            optional_arg(&mut args, "alpha", |choices| ArgValue::Float(choices.between(-2.0, 2.0)), choices);
+            optional_arg(&mut args, "gain", factor, choices);
+            if choices.one_in(2) {
+                args.push(("clamp", ArgValue::Float(choices.between(0.0, 2.0))));
+            }
+            if let Some(&channels) = shape.get(1)
+                && choices.one_in(2)
+            {
+                inputs.push(array(&[channels], of_bias(choices)));
+            }
+        }
         "Sum" => inputs = vec![array(&shape, dtype); 1 + choices.below(6)],
         "Add" | "Sub" | "Mul" => {
             let (mut first, mut second) = (shape.clone(), shape.clone());
@@ -194,6 +213,23 @@ fn upfirdn2d(
     }
     if choices.one_in(2) {
         args.push(("gain", ArgValue::Float(choices.pick(&[1.0, 4.0, -0.5, 0.0, 1.7]))));
+    }
+    if choices.one_in(2) {
+        let name = choices.pick(&[
+            "constant",
+            "edge",
+            "reflect",
+            "symmetric",
+            "wrap",
+            "edge",
+            "reflect",
+            "symmetric",
+            "wrap",
+            "replicate",
+            "circular",
+            "zeros",
+        ]);
+        args.push(("border", ArgValue::String(name.into())));
     }
     let mut request = Request { operator: signature.operator, inputs: Vec::new(), args };
     let plan = Plan::read(&request).expect("these arguments are in range");

@@ -101,6 +101,8 @@ pub static SIGNATURES: &[Signature] = &[
         [(1, 0)],
         true
     ),
+    signature!("BiasAct", [REQUIRED, (Takes::SameOrSingle, true)], [(0, 0)], false),
+    signature!("BiasActGradient", [REQUIRED, REQUIRED, (Takes::SameOrSingle, true)], [(1, 0)], false),
     signature!("Sum", [REQUIRED], [(0, 0)], true),
     signature!("Add", [REQUIRED, REQUIRED], [(0, 0), (1, 0)], true),
     signature!("Sub", [REQUIRED, REQUIRED], [(0, 0), (1, 0)], true),

@@ -16,6 +16,8 @@ fn shapes(operator: &str) -> (Vec<Vec<usize>>, Vec<Vec<usize>>) {
     match operator {
         "LeakyRelu" => (vec![picture.clone()], vec![picture]),
         "LeakyReluGradient" | "Add" | "Sub" | "Mul" => (vec![picture.clone(); 2], vec![picture]),
+        "BiasAct" => (vec![picture.clone(), channels], vec![picture]),
+        "BiasActGradient" => (vec![picture.clone(), picture.clone(), channels.clone()], vec![picture, channels]),
         "FusedLeakyRelu" => (vec![picture.clone(), channels], vec![picture]),
         "FusedLeakyReluGradient" => (vec![picture.clone(), picture.clone(), channels.clone()], vec![picture, channels]),
         "Sum" => (vec![picture.clone(); 4], vec![picture]),

@@ -18,6 +18,8 @@ fn shapes(operator: &str, n: usize) -> Shapes {
     match operator {
         "LeakyRelu" => (vec![row.clone()], vec![row]),
         "LeakyReluGradient" | "Add" | "Sub" | "Mul" => (vec![row.clone(); 2], vec![row]),
+        "BiasAct" => (vec![row.clone(), vec![n]], vec![row]),
+        "BiasActGradient" => (vec![row.clone(), row.clone(), vec![n]], vec![row, vec![n]]),
         "FusedLeakyRelu" => (vec![row.clone(), vec![n]], vec![row]),
         "FusedLeakyReluGradient" => (vec![row.clone(), row.clone(), vec![n]], vec![row, vec![n]]),
         "Sum" => (vec![row.clone(); 6], vec![row]),

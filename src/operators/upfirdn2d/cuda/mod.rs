@@ -2,6 +2,7 @@
 
 mod parameters;
 mod plan;
+mod rim;
 
 use super::UpFirDn2dArgs;
 use crate::core::device::Stream;
@@ -19,7 +20,9 @@ use crate::devices::cuda::memory::Memory;
 use crate::devices::cuda::modules::Module;
 use crate::devices::cuda::parameters::{FinishParameters, suffix, type_code};
 use firelu_filters::axis::Geometry;
-use parameters::{KernelGradientParameters, TapsParameters, UpFirDn2dParameters};
+use firelu_filters::border::Border;
+use parameters::{KernelGradientParameters, RimParameters, TapsParameters, UpFirDn2dParameters};
+use plan::Form;
 
 /// The kernels.
 pub static MODULE: Module = Module { name: "upfirdn2d", text: include_str!("../../../../cuda/ptx/upfirdn2d.ptx") };
@@ -46,6 +49,9 @@ struct Filter {
     /// Whether the last tap meets the first sample.
     flip: bool,
     gain: f64,
+    border: Border,
+    /// Whether what lies outside the output is added to the samples that it stands for.
+    adjoint: bool,
 }
 
 impl Filter {
@@ -54,12 +60,18 @@ impl Filter {
         let args = UpFirDn2dArgs::from_args(call.args);
         let geometry = args.geometry("UpFirDn2d", x, kernel)?;
         // A convolution lets the last tap meet the first sample.
-        Ok(Filter { geometry, flip: !args.flip_kernel, gain: args.gain })
+        Ok(Filter { geometry, flip: !args.flip_kernel, gain: args.gain, border: args.border, adjoint: false })
     }
 
     /// The operation that gives the input's gradient.
     fn transposed(self) -> Self {
-        Filter { geometry: self.geometry.transposed(), flip: !self.flip, gain: self.gain }
+        Filter { geometry: self.geometry.transposed(), flip: !self.flip, adjoint: !self.adjoint, ..self }
+    }
+}
+
+impl Form {
+    fn launch(&self) -> Launch<'_> {
+        Launch { module: &MODULE, kernel: &self.kernel, blocks: self.blocks, shared_bytes: self.shared_bytes }
     }
 }
 
@@ -84,36 +96,57 @@ fn filter(output: &Parts, input: &Parts, kernel: &Parts, filter: &Filter, stream
         let strides = |parts: &Parts, k: usize| {
             [plane.strides[k][0], plane.strides[k][1], element(parts, rank - 2), element(parts, rank - 1)]
         };
-        let Geometry { x, y } = filter.geometry;
-        let problem = UpFirDn2dParameters {
-            output: moved(address(output), offsets[0], output),
-            input: moved(address(input), offsets[1], input),
-            prepared: taps.address(),
-            planes: plane.batches * plane.channels,
-            channels: plane.channels,
-            input_strides: strides(input, 1),
-            output_strides: strides(output, 0),
-            input_width: x.input,
-            input_height: y.input,
-            output_width: x.output,
-            output_height: y.output,
-            pad_x: x.pad,
-            pad_y: y.pad,
-            // The schema keeps factors below 2^31, `check_taps` the number of taps.
-            up_x: x.up as i32,
-            up_y: y.up as i32,
-            down_x: x.down as i32,
-            down_y: y.down as i32,
-            taps_x: x.taps as i32,
-            taps_y: y.taps as i32,
-            ..Default::default()
-        };
-        let (form, parameters) = plan::filter(output.dtype(), problem);
-        let launch =
-            Launch { module: &MODULE, kernel: &form.kernel, blocks: form.blocks, shared_bytes: form.shared_bytes };
-        // SAFETY: strides are those of the two views, which promise their memory, and sizes those that the schema checked
-        // their shapes by; leading dimensions agree; the prepared taps were launched on the same stream and live until it comes past.
-        unsafe { context.launch(&launch, &parameters, stream) }?;
+        let (planes, channels) = (plane.batches * plane.channels, plane.channels);
+        let (input_strides, output_strides) = (strides(input, 1), strides(output, 0));
+        let (to, from) = (moved(address(output), offsets[0], output), moved(address(input), offsets[1], input));
+        for part in rim::parts(filter) {
+            if !part.inner {
+                let problem = RimParameters {
+                    output: to,
+                    input: from,
+                    prepared: taps.address(),
+                    planes,
+                    channels,
+                    input_strides,
+                    output_strides,
+                    ..rim::problem(filter, &part)
+                };
+                let form = rim::form(output.dtype(), filter.adjoint, &problem);
+                let launch = form.launch();
+                // SAFETY: as below; the part's outputs are some of the output's.
+                unsafe { context.launch(&launch, &problem, stream) }?;
+                continue;
+            }
+            let Geometry { x, y } = rim::geometry_of(&filter.geometry, &part);
+            let problem = UpFirDn2dParameters {
+                output: moved(to, part.rows.start * output_strides[2] + part.columns.start * output_strides[3], output),
+                input: from,
+                prepared: taps.address(),
+                planes,
+                channels,
+                input_strides,
+                output_strides,
+                input_width: x.input,
+                input_height: y.input,
+                output_width: x.output,
+                output_height: y.output,
+                pad_x: x.pad,
+                pad_y: y.pad,
+                // The schema keeps factors below 2^31, `check_taps` the number of taps.
+                up_x: x.up as i32,
+                up_y: y.up as i32,
+                down_x: x.down as i32,
+                down_y: y.down as i32,
+                taps_x: x.taps as i32,
+                taps_y: y.taps as i32,
+                ..Default::default()
+            };
+            let (form, parameters) = plan::filter(output.dtype(), problem);
+            let launch = form.launch();
+            // SAFETY: strides are those of the two views, which promise their memory, and sizes those that the schema checked
+            // their shapes by; leading dimensions agree; the prepared taps were launched on the same stream and live until it comes past.
+            unsafe { context.launch(&launch, &parameters, stream) }?;
+        }
     }
     Ok(())
 }
@@ -157,31 +190,59 @@ fn check_taps(shape: &Shape) -> Result<()> {
     }
 }
 
+/// What a launch of the kernel gradient takes.
+enum Products {
+    Inside(KernelGradientParameters),
+    Rim(RimParameters),
+}
+
 /// dK of X, dY and the shape of K.
 pub fn kernel_gradient(call: &Call<'_>) -> Result<()> {
     let Some(dk) = call.outputs[0].as_deref() else { return Ok(()) };
     let context = context_of(dk.device)?;
     let (input, gradient) = (call.input(0), call.input(1));
     let filter = Filter::new(call, input.shape(), dk.shape())?;
-    let Geometry { x, y } = filter.geometry;
     let (rank, size) = (input.shape().len(), input.dtype().size() as i64);
     let element = |parts: &Parts, d: usize| parts.strides[d] as i64 / size;
     let taps = dk.shape().elements();
     check_taps(dk.shape())?;
     let parts = if gradient.shape().contains(&0) { Vec::new() } else { pieces(gradient, input) };
-    let problems: Vec<_> = parts
-        .iter()
-        .map(|(plane, offsets)| {
-            let strides = |parts: &Parts, k: usize| {
-                [plane.strides[k][0], plane.strides[k][1], element(parts, rank - 2), element(parts, rank - 1)]
-            };
-            let parameters = KernelGradientParameters {
-                input: moved(address(input), offsets[1], input),
-                gradient: moved(address(gradient), offsets[0], gradient),
-                planes: plane.batches * plane.channels,
-                channels: plane.channels,
-                input_strides: strides(input, 1),
-                gradient_strides: strides(gradient, 0),
+    let cut = rim::parts(&filter);
+    let mut problems = Vec::new();
+    let mut total = 0;
+    for (plane, offsets) in &parts {
+        let strides = |parts: &Parts, k: usize| {
+            [plane.strides[k][0], plane.strides[k][1], element(parts, rank - 2), element(parts, rank - 1)]
+        };
+        let (planes, channels) = (plane.batches * plane.channels, plane.channels);
+        let (input_strides, gradient_strides) = (strides(input, 1), strides(gradient, 0));
+        let from = moved(address(input), offsets[1], input);
+        let met = moved(address(gradient), offsets[0], gradient);
+        for part in &cut {
+            if !part.inner {
+                let problem = RimParameters {
+                    output: met,
+                    input: from,
+                    planes,
+                    channels,
+                    input_strides,
+                    output_strides: gradient_strides,
+                    ..rim::problem(&filter, part)
+                };
+                let (form, parameters) = rim::kernel_gradient(input.dtype(), problem);
+                total += parameters.blocks;
+                problems.push((form, Products::Rim(parameters)));
+                continue;
+            }
+            let Geometry { x, y } = rim::geometry_of(&filter.geometry, part);
+            let at = part.rows.start * gradient_strides[2] + part.columns.start * gradient_strides[3];
+            let problem = KernelGradientParameters {
+                input: from,
+                gradient: moved(met, at, gradient),
+                planes,
+                channels,
+                input_strides,
+                gradient_strides,
                 input_width: x.input,
                 input_height: y.input,
                 output_width: x.output,
@@ -198,22 +259,33 @@ pub fn kernel_gradient(call: &Call<'_>) -> Result<()> {
                 flip: i32::from(filter.flip),
                 ..Default::default()
             };
-            plan::kernel_gradient(input.dtype(), parameters)
-        })
-        .collect();
-    let total: i64 = problems.iter().map(|(_, parameters)| parameters.blocks).sum();
+            let (form, parameters) = plan::kernel_gradient(input.dtype(), problem);
+            total += parameters.blocks;
+            problems.push((form, Products::Inside(parameters)));
+        }
+    }
     let partials =
         Memory::new(context, taps.saturating_mul(total as usize).saturating_mul(size_of::<f64>()), call.stream)?;
-    let mut done = 0;
-    for (form, mut parameters) in problems {
-        // Every tap's sums lie together; this piece's begin after those of the pieces before.
-        parameters.partials = partials.address() + done * size_of::<f64>() as u64;
-        parameters.stride = total;
-        done += parameters.blocks as u64;
-        let launch =
-            Launch { module: &MODULE, kernel: &form.kernel, blocks: form.blocks, shared_bytes: form.shared_bytes };
+    // Every tap's sums lie together; a launch's begin after those of the launches before.
+    let mut sums = partials.address();
+    for (form, problem) in problems {
+        let launch = form.launch();
         // SAFETY: strides are those of the views and sizes those that the schema checked them by; `partials` has a place for every tap and block.
-        unsafe { context.launch(&launch, &parameters, call.stream) }?;
+        sums += size_of::<f64>() as u64
+            * unsafe {
+                match problem {
+                    Products::Inside(mut parameters) => {
+                        (parameters.partials, parameters.stride) = (sums, total);
+                        context.launch(&launch, &parameters, call.stream)?;
+                        parameters.blocks as u64
+                    }
+                    Products::Rim(mut parameters) => {
+                        (parameters.prepared, parameters.stride) = (sums, total);
+                        context.launch(&launch, &parameters, call.stream)?;
+                        parameters.blocks as u64
+                    }
+                }
+            };
     }
     let target = dense_target(context, dk, call.stream)?;
     let parameters = FinishParameters {

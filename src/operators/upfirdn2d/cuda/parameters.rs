@@ -159,3 +159,61 @@ parameters!(
         reserved: i32,
     }
 );
+parameters!(
+    /// One axis of some outputs at the border.
+    RimAxis, 72 {
+        /// The length of the operand.
+        input: i64,
+        /// The length of the result.
+        output: i64,
+        /// Before the first sample.
+        pad: i64,
+        /// The first of the outputs.
+        first: i64,
+        /// How many.
+        count: i64,
+        /// Folded: the first position inside or outside the result that has terms.
+        low: i64,
+        /// And the end of those that have.
+        high: i64,
+        /// Upsampling.
+        up: i32,
+        /// Downsampling.
+        down: i32,
+        /// Taps.
+        taps: i32,
+        /// Fills the struct to whole words.
+        reserved: i32,
+    }
+);
+parameters!(
+    /// Outputs at the border of a filter whose padding is not zeros.
+    RimParameters, 272 {
+        /// Address of the result; kernel gradient: of dY.
+        output: u64,
+        /// Address of the operand.
+        input: u64,
+        /// Prepared taps; kernel gradient: where the sums go.
+        prepared: u64,
+        /// Batch times channels.
+        planes: i64,
+        /// Channels.
+        channels: i64,
+        /// Batch, channel, y, x.
+        input_strides: [i64; 4],
+        /// Batch, channel, y, x.
+        output_strides: [i64; 4],
+        /// Along a row.
+        x: RimAxis,
+        /// Along a column.
+        y: RimAxis,
+        /// Kernel gradient: of this launch, a tap.
+        blocks: i64,
+        /// Kernel gradient: partials of one tap, over all launches.
+        stride: i64,
+        /// The rule, by its place among all.
+        border: i32,
+        /// Kernel gradient: 1 where the last tap meets the first sample.
+        flip: i32,
+    }
+);

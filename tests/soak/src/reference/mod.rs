@@ -2,6 +2,7 @@
 //! arithmetic. Element by element the documented roundings are made one by one, so that values are
 //! exact; sums come with a bound of their error.
 
+mod activations;
 mod elementwise;
 mod exact;
 mod reduce;
@@ -65,6 +66,8 @@ pub fn expect(request: &Request) -> Result<Vec<Expected>, Refused> {
         "LeakyReluGradient" => elementwise::leaky_relu_gradient(request),
         "FusedLeakyRelu" => elementwise::fused_leaky_relu(request),
         "FusedLeakyReluGradient" => elementwise::fused_leaky_relu_gradient(request),
+        "BiasAct" => activations::bias_act(request),
+        "BiasActGradient" => activations::bias_act_gradient(request),
         "Sum" => elementwise::sum(request),
         "Add" => elementwise::binary(request, |a, b| a + b),
         "Sub" => elementwise::binary(request, |a, b| a - b),

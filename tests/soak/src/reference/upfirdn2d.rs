@@ -1,4 +1,4 @@
-//! UpFirDn2d and its gradients from the definition: zeros between samples, padding, a product sum.
+//! UpFirDn2d and its gradients from the definition: padding, zeros between samples, a product sum.
 
 use firelu::DType;
 
@@ -17,6 +17,66 @@ const PRODUCTS: f64 = 256.0;
 /// Stands for a zero of the padding, which has no place among the samples.
 const PADDING: usize = usize::MAX;
 
+/// What padding is filled with.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Border {
+    Zeros,
+    Edge,
+    Reflect,
+    Symmetric,
+    Wrap,
+}
+
+const BORDERS: [(Border, &[&str]); 5] = [
+    (Border::Zeros, &["constant", "zeros"]),
+    (Border::Edge, &["edge", "replicate"]),
+    (Border::Reflect, &["reflect"]),
+    (Border::Symmetric, &["symmetric"]),
+    (Border::Wrap, &["wrap", "circular"]),
+];
+
+impl Border {
+    /// The sample that stands at a position, found by one reflection or turn after the other.
+    fn sample(self, mut position: i64, length: usize) -> usize {
+        let length = length as i64;
+        if self == Border::Zeros || length == 0 {
+            return if (0..length).contains(&position) { position as usize } else { PADDING };
+        }
+        while !(0..length).contains(&position) {
+            let (before, last) = (position < 0, length - 1);
+            position = match self {
+                Border::Edge => position.clamp(0, last),
+                Border::Reflect if last == 0 => 0,
+                Border::Reflect => {
+                    if before {
+                        -position
+                    } else {
+                        2 * last - position
+                    }
+                }
+                Border::Symmetric => {
+                    if before {
+                        -1 - position
+                    } else {
+                        2 * last + 1 - position
+                    }
+                }
+                _ => {
+                    if before {
+                        position + length
+                    } else {
+                        position - length
+                    }
+                }
+            };
+        }
+        position as usize
+    }
+}
+
+/// What the results along an axis are summed from: each result's taps and the samples that they meet.
+type Meetings = Vec<Vec<(usize, usize)>>;
+
 /// The arguments, the last dimension's first.
 pub struct Plan {
     up: [i64; 2],
@@ -24,6 +84,7 @@ pub struct Plan {
     pad: [(i64, i64); 2],
     flip: bool,
     gain: f64,
+    border: Border,
 }
 
 impl Plan {
@@ -36,7 +97,9 @@ impl Plan {
         let (up, down) = ([factor("up_x")?, factor("up_y")?], [factor("down_x")?, factor("down_y")?]);
         let mut pad = |name| args.int(name, 0, any.clone());
         let pad = [(pad("pad_x0")?, pad("pad_x1")?), (pad("pad_y0")?, pad("pad_y1")?)];
-        let plan = Plan { up, down, pad, flip: args.bool("flip_kernel")?, gain: args.float("gain", 1.0)? };
+        let (flip, gain) = (args.bool("flip_kernel")?, args.float("gain", 1.0)?);
+        let border = BORDERS[args.choice("border", &BORDERS.map(|(_, names)| names))?].0;
+        let plan = Plan { up, down, pad, flip, gain, border };
         args.finish()?;
         Ok(plan)
     }
@@ -44,6 +107,9 @@ impl Plan {
     /// The length that an axis (0 is the last) gets.
     fn length(&self, axis: usize, input: usize, taps: usize) -> Result<usize, Refused> {
         let wide = |n: i64| i128::from(n);
+        if input == 0 && self.border != Border::Zeros {
+            return Err(Refused);
+        }
         let (before, after) = self.pad[axis];
         let stretched = input as i128 * wide(self.up[axis]);
         // Positions must stay below 2^61.
@@ -68,20 +134,39 @@ impl Plan {
         Ok(shape)
     }
 
-    /// For each sample of a result and each tap along an axis the sample that they meet: none for an inserted
-    /// zero, `PADDING` for a zero of the padding.
-    fn meetings(&self, way: Way, axis: usize, samples: usize, results: usize, taps: usize) -> Vec<Option<usize>> {
-        let pad = self.pad[axis].0;
-        let meets = |result: i64, tap: i64| {
-            let (position, factor) = match way {
-                Way::Forward => (result * self.down[axis] + tap - pad, self.up[axis]),
-                Way::Back => (result * self.up[axis] + pad - tap, self.down[axis]),
-            };
-            let sample = position.div_euclid(factor);
-            let inside = usize::try_from(sample).ok().filter(|&sample| sample < samples);
-            (position.rem_euclid(factor) == 0).then_some(inside.unwrap_or(PADDING))
+    /// For each sample of a result the taps along an axis and the samples that they meet, none for an inserted zero,
+    /// `PADDING` for a zero of the padding. A sample of dX stands for every position that has its value.
+    fn meetings(&self, way: Way, axis: usize, samples: usize, results: usize, taps: usize) -> Meetings {
+        let (pad, up, down) = (self.pad[axis].0, self.up[axis], self.down[axis]);
+        let mut meetings = vec![Vec::new(); results];
+        let positions = match way {
+            Way::Forward => 0..results as i64,
+            Way::Back if self.border == Border::Zeros => 0..results as i64,
+            Way::Back => {
+                let last = (samples as i64 - 1) * down + taps as i64 - 1 - pad;
+                (-pad).div_euclid(up).min(0)..(last.div_euclid(up) + 1).max(results as i64)
+            }
         };
-        (0..results).flat_map(|result| (0..taps).map(move |tap| meets(result as i64, tap as i64))).collect()
+        for position in positions {
+            let result = match way {
+                Way::Forward => position as usize,
+                Way::Back => self.border.sample(position, results),
+            };
+            for tap in 0..taps {
+                let (place, factor) = match way {
+                    Way::Forward => (position * down + tap as i64 - pad, up),
+                    Way::Back => (position * up + pad - tap as i64, down),
+                };
+                let sample = match way {
+                    Way::Forward => self.border.sample(place.div_euclid(factor), samples),
+                    Way::Back => Border::Zeros.sample(place.div_euclid(factor), samples),
+                };
+                if place.rem_euclid(factor) == 0 {
+                    meetings[result].push((tap, sample));
+                }
+            }
+        }
+        meetings
     }
 
     /// The tap of K that stands at a place: convolution turns the kernel round.
@@ -106,13 +191,11 @@ impl Plan {
         let row_meets = self.meetings(way, 1, height, rows, k[0]);
         let column_meets = self.meetings(way, 0, width, columns, k[1]);
         for plane in 0..planes {
-            for row in 0..rows {
-                for tap_row in 0..k[0] {
-                    let Some(from_row) = row_meets[row * k[0] + tap_row] else { continue };
-                    let first = (plane * rows + row) * columns;
-                    for (column, meets) in column_meets.chunks_exact(k[1]).enumerate() {
-                        for (tap_column, from_column) in meets.iter().enumerate() {
-                            let Some(from_column) = *from_column else { continue };
+            for (row, row_meets) in row_meets.iter().enumerate() {
+                let first = (plane * rows + row) * columns;
+                for &(tap_row, from_row) in row_meets {
+                    for (column, column_meets) in column_meets.iter().enumerate() {
+                        for &(tap_column, from_column) in column_meets {
                             let is_inside = from_row != PADDING && from_column != PADDING;
                             let from = is_inside.then(|| (plane * height + from_row) * width + from_column);
                             visit(first + column, from, self.tap(k, tap_row, tap_column));

@@ -1,0 +1,184 @@
+//! Formulas that compute much run over rows of the compute type that are in the first-level cache: operands are widened
+//! to rows, the formula makes a row of them, and that is rounded and stored. So a formula is compiled for two types and
+//! each level, not for every kind of operand, and elements that fill no register have the same bits as others.
+
+use std::mem::MaybeUninit;
+
+use crate::features::Level;
+use crate::simd::{Formula, Fused, Lane};
+use crate::sources::{Last, PIECE, SimdElement};
+use firelu_core::dtype::{Compute, Element};
+
+/// The operand itself.
+pub struct Identity;
+
+impl<C: Compute> Formula<C, 1> for Identity {
+    #[inline(always)]
+    fn apply<L: Lane<C>>(&self, [operand]: [L; 1]) -> L {
+        operand
+    }
+}
+
+/// Makes the formula's results for `count` elements, a row of at most [`PIECE`] at a time, and hands each row to
+/// `store(row, start, length)`. Rows are made at `direct` unless that is null.
+///
+/// # Safety
+/// `count` elements must be readable at each source and writable at `direct`, at any alignment.
+pub unsafe fn for_each_row<T: SimdElement, const N: usize>(
+    level: Level,
+    formula: &impl Formula<T::Compute, N>,
+    (pointers, last): ([*const T; N], Last<T::Compute>),
+    count: usize,
+    direct: *mut T::Compute,
+    mut store: impl FnMut(*const T::Compute, usize, usize),
+) {
+    let mut room = [const { [const { MaybeUninit::<T::Compute>::uninit() }; PIECE] }; N];
+    let mut result = [const { MaybeUninit::<T::Compute>::uninit() }; PIECE];
+    if let Last::Constant(value) = last {
+        room[N - 1][..count.min(PIECE)].fill(MaybeUninit::new(value));
+    }
+    for start in (0..count).step_by(PIECE) {
+        let length = PIECE.min(count - start);
+        let mut rows = [std::ptr::null::<T::Compute>(); N];
+        for (place, row) in rows.iter_mut().enumerate() {
+            let own = room[place].as_mut_ptr().cast::<T::Compute>();
+            *row = match last {
+                Last::Constant(_) if place + 1 == N => own,
+                Last::Wide(numbers) if place + 1 == N => numbers.wrapping_add(start),
+                _ if T::DTYPE == T::Compute::DTYPE => pointers[place].wrapping_add(start).cast(),
+                _ => {
+                    // SAFETY: the caller's elements from `start` on; the room holds `PIECE`.
+                    unsafe { widen(level, pointers[place].add(start), own, length) };
+                    own
+                }
+            };
+        }
+        let target = if direct.is_null() { result.as_mut_ptr().cast() } else { direct.wrapping_add(start) };
+        // SAFETY: every row has `length` numbers, and the result holds `PIECE`.
+        unsafe { row::<T, N>(level, formula, rows, target, length) };
+        store(target, start, length);
+    }
+}
+
+/// One row.
+///
+/// # Safety
+/// `count` numbers must be readable at each source and writable at the target, which may be a source.
+pub unsafe fn row<T: SimdElement, const N: usize>(
+    level: Level,
+    formula: &impl Formula<T::Compute, N>,
+    rows: [*const T::Compute; N],
+    target: *mut T::Compute,
+    count: usize,
+) {
+    // SAFETY: the caller's promise; levels were detected.
+    unsafe {
+        match level {
+            #[cfg(target_arch = "x86_64")]
+            Level::Avx512 => x86::avx512::<T, N>(formula, rows, target, count),
+            #[cfg(target_arch = "x86_64")]
+            Level::Avx2 => x86::avx2::<T, N>(formula, rows, target, count),
+            _ => {
+                for i in 0..count {
+                    target.add(i).write_unaligned(formula.apply(rows.map(|row| row.add(i).read_unaligned())));
+                }
+            }
+        }
+    }
+}
+
+/// # Safety
+/// `count` elements must be readable, and as many numbers writable.
+unsafe fn widen<T: SimdElement>(level: Level, source: *const T, target: *mut T::Compute, count: usize) {
+    // SAFETY: the caller's promise; AVX2 is a level only where it was detected.
+    unsafe {
+        let done = match level {
+            #[cfg(target_arch = "x86_64")]
+            Level::Avx2 | Level::Avx512 => x86::widen(source, target, count),
+            _ => 0,
+        };
+        for i in done..count {
+            target.add(i).write(source.add(i).read_unaligned().to_compute());
+        }
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+mod x86 {
+    use super::{Formula, Fused};
+    use crate::simd::Row;
+    use crate::simd::avx2::Avx2Element;
+    use firelu_core::dtype::Compute;
+
+    /// # Safety
+    /// The register's level was detected; else as [`super::row`].
+    #[inline(always)]
+    unsafe fn row<C: Compute, R: Row<C>, const N: usize>(
+        formula: &impl Formula<C, N>,
+        rows: [*const C; N],
+        target: *mut C,
+        count: usize,
+    ) {
+        let mut done = 0;
+        // SAFETY: every access is to numbers below `count`. No closures: one would not have the caller's instruction set.
+        unsafe {
+            while done + R::LANES <= count {
+                let mut registers = [R::load(rows[0].add(done)); N];
+                for place in 1..N {
+                    registers[place] = R::load(rows[place].add(done));
+                }
+                formula.apply(registers).store(target.add(done));
+                done += R::LANES;
+            }
+            while done < count {
+                let mut numbers = [Fused(rows[0].add(done).read_unaligned()); N];
+                for place in 1..N {
+                    numbers[place] = Fused(rows[place].add(done).read_unaligned());
+                }
+                target.add(done).write_unaligned(formula.apply(numbers).0);
+                done += 1;
+            }
+        }
+    }
+
+    /// # Safety
+    /// AVX2, FMA and F16C were detected; else as [`super::row`].
+    #[target_feature(enable = "avx2,fma,f16c")]
+    pub unsafe fn avx2<T: Avx2Element, const N: usize>(
+        formula: &impl Formula<T::Compute, N>,
+        rows: [*const T::Compute; N],
+        target: *mut T::Compute,
+        count: usize,
+    ) {
+        // SAFETY: the caller's promise.
+        unsafe { row::<T::Compute, T::Register, N>(formula, rows, target, count) }
+    }
+
+    /// # Safety
+    /// AVX-512 was detected; else as [`super::row`].
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,fma,f16c")]
+    pub unsafe fn avx512<T: Avx2Element, const N: usize>(
+        formula: &impl Formula<T::Compute, N>,
+        rows: [*const T::Compute; N],
+        target: *mut T::Compute,
+        count: usize,
+    ) {
+        // SAFETY: the caller's promise.
+        unsafe { row::<T::Compute, T::Wide, N>(formula, rows, target, count) }
+    }
+
+    /// Widens whole registers and says how many elements that were.
+    ///
+    /// # Safety
+    /// AVX2, FMA and F16C were detected; else as [`super::widen`].
+    #[target_feature(enable = "avx2,fma,f16c")]
+    pub unsafe fn widen<T: Avx2Element>(source: *const T, target: *mut T::Compute, count: usize) -> usize {
+        let mut done = 0;
+        while done + T::LANES <= count {
+            // SAFETY: these elements are below `count`.
+            unsafe { T::store_wide(target.add(done), <T as Avx2Element>::load(source.add(done))) };
+            done += T::LANES;
+        }
+        done
+    }
+}

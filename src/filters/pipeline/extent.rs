@@ -1,0 +1,297 @@
+//! How a call is cut into tiles, and which columns and rows of each grid a tile needs.
+
+use std::ops::Range;
+
+use super::edges::{Outside, closed, outside};
+use super::{Direction, Kernel};
+use crate::axis::Axis;
+use crate::border::Border;
+use crate::plan::strip::SLACK;
+use firelu_core::dtype::Compute;
+
+/// What the rows of a tile may take of the first-level cache.
+const CACHED_BYTES: usize = 56 << 10;
+/// Output rows of a tile, at least and at most: neighbours compute some rows of the middle grid twice.
+const ROWS: (usize, usize) = (64, 512);
+/// Multiply-adds of a task.
+const TASK_PRODUCTS: f64 = 2_000_000.0;
+
+/// The least common multiple: the phases in which a row of the middle grid is kept.
+pub fn phases(up: i64, down: i64) -> i64 {
+    let (mut a, mut b) = (up, down);
+    while b != 0 {
+        (a, b) = (b, a % b);
+    }
+    (up / a).saturating_mul(down)
+}
+
+/// How a call is cut.
+pub struct Plan {
+    phases: usize,
+    /// Output columns of a strip.
+    strip: usize,
+    /// Output rows of a band.
+    band: usize,
+    pub strips: usize,
+    pub bands: usize,
+    /// Tiles of a task.
+    pub tiles: usize,
+    /// How much work there is.
+    pub work: usize,
+    planes: usize,
+    width: usize,
+    height: usize,
+    /// The lengths of the middle grid.
+    middle: [i64; 2],
+    /// How many rows each ring holds: one for each way up, then that of the middle grid.
+    rings: Vec<usize>,
+}
+
+/// One tile: some output rows and columns of a plane.
+pub struct Tile {
+    pub plane: usize,
+    pub rows: Range<usize>,
+    pub columns: Range<usize>,
+    pub strip: usize,
+    band: usize,
+}
+
+impl Plan {
+    pub fn new<C: Compute>(ups: &[Direction<C>], down: &Direction<C>, planes: usize) -> Self {
+        let (x, y) = (&down.geometry.x, &down.geometry.y);
+        let phases = ups.iter().fold(x.down, |multiple, up| phases(multiple, up.geometry.x.up)) as usize;
+        // Where every row passes for itself, none is kept.
+        let passing = down.passes_rows() && ups.iter().all(Direction::passes_rows);
+        let ring = |rows: i64| if passing { 1 } else { (rows as usize).next_power_of_two() };
+        let mut rings: Vec<usize> = ups.iter().map(|up| ring(up.geometry.y.most_taps() + 2)).collect();
+        rings.push(ring(y.taps + y.down + 1));
+        // Rows of the middle grid's width: all rings, one row for each way up, and the sums along y.
+        let rows = if passing { ups.len() + 1 } else { rings.iter().sum::<usize>() + ups.len() + 3 };
+        let per_row = CACHED_BYTES / size_of::<C>() / rows / phases;
+        let per_phase = phases as i64 / x.down;
+        let wraps = |direction: &Direction<C>| direction.fold == Border::Wrap || direction.fill == Border::Wrap;
+        let needs_whole_rows = wraps(down) || ups.iter().any(|up| up.fold == Border::Wrap);
+        let widest = match per_row.max(64 + SLACK) as i64 - SLACK as i64 - x.taps / phases as i64 - 1 {
+            _ if needs_whole_rows => x.output,
+            widest => (widest.max(32) / 16 * 16 * per_phase).max(1),
+        };
+        let (width, height) = (x.output as usize, y.output as usize);
+        let strips = (width as i64).div_euclid(widest.max(1)) as usize + usize::from(width as i64 % widest.max(1) != 0);
+        let strip = width.div_ceil(strips.max(1)).max(1);
+        let strips = width.div_ceil(strip);
+        // Multiply-adds of an output row of a strip.
+        let kernel = |of: &Direction<C>| {
+            let [x, y] = of.terms().map(|terms| terms as f64);
+            match &of.kernel {
+                Kernel::Separable(..) => x + y,
+                Kernel::Full(_) => x * y,
+            }
+        };
+        let middle = [ups[0].geometry.x.output, ups[0].geometry.y.output];
+        let samples = middle[0] as f64 * middle[1] as f64;
+        let products = samples * (ups.iter().map(kernel).sum::<f64>() + 8.0)
+            + kernel(down) * x.output as f64 * y.output as f64 * x.down.max(1) as f64;
+        let per_output_row = products / (strips as f64 * height.max(1) as f64);
+        let band = match passing {
+            true => (TASK_PRODUCTS / per_output_row.max(1.0)).clamp(1.0, height.max(1) as f64) as usize,
+            false => ((TASK_PRODUCTS / per_output_row.max(1.0)) as usize).clamp(ROWS.0, ROWS.1),
+        };
+        let bands = height.div_ceil(band.max(1)).max(1);
+        let band = height.div_ceil(bands).max(1);
+        let bands = height.div_ceil(band);
+        let per_tile = per_output_row * band as f64;
+        Plan {
+            phases,
+            strip,
+            band,
+            strips,
+            bands,
+            tiles: (TASK_PRODUCTS / per_tile.max(1.0)).clamp(1.0, 4096.0) as usize,
+            work: (products * planes as f64) as usize,
+            planes,
+            width,
+            height,
+            middle,
+            rings,
+        }
+    }
+
+    /// Tiles are numbered strip by strip, then plane by plane, then band by band, so that neighbours share a strip.
+    pub fn tile(&self, index: usize) -> Tile {
+        let (band, strip) = (index % self.bands, index / self.bands / self.planes);
+        Tile {
+            plane: index / self.bands % self.planes,
+            rows: band * self.band..((band + 1) * self.band).min(self.height),
+            columns: strip * self.strip..((strip + 1) * self.strip).min(self.width),
+            strip,
+            band,
+        }
+    }
+
+    /// The rows and columns of the middle grid that this tile counts in sums: each is counted by one tile.
+    pub fn owned<C: Compute>(&self, down: &Direction<C>, tile: &Tile) -> [Range<i64>; 2] {
+        let share = |axis: &Axis, length: i64, outputs: &Range<usize>, first: bool, last: bool| {
+            let start = if first { 0 } else { axis.support(outputs.start as i64).start.clamp(0, length) };
+            start..if last { length } else { axis.support(outputs.end as i64).start.clamp(0, length) }
+        };
+        let (x, y) = (&down.geometry.x, &down.geometry.y);
+        [
+            share(x, self.middle[0], &tile.columns, tile.strip == 0, tile.strip + 1 == self.strips),
+            share(y, self.middle[1], &tile.rows, tile.band == 0, tile.band + 1 == self.bands),
+        ]
+    }
+
+    /// The columns of a strip on every grid.
+    pub fn columns<C: Compute>(&self, ups: &[Direction<C>], down: &Direction<C>, outputs: Range<usize>) -> Columns {
+        let (x, real) = (&down.geometry.x, outputs.start as i64..outputs.end as i64);
+        let folded = match down.fold {
+            Border::Constant => Vec::new(),
+            // The adjoint's outputs outside are the places outside that the forward filter reads.
+            rule => outside(rule, reach(&x.transposed()), x.output),
+        };
+        let outputs = closed(real.clone(), &folded);
+        let start = x.support(outputs.start).start;
+        let needed = start..x.support(outputs.end - 1).start + x.taps;
+        let length = self.middle[0];
+        let mut stands = outside(down.fill, needed.clone(), length);
+        let mut folds = Vec::new();
+        let mut range = closed(needed.clone(), &stands);
+        for up in ups {
+            let outside = match up.fold {
+                Border::Constant => Vec::new(),
+                rule => outside(rule, reach(&up.geometry.x.transposed()), length),
+            };
+            range = closed(range, &outside);
+            folds.push(outside);
+        }
+        // A range that was extended reads more places outside.
+        if range != needed {
+            stands = outside(down.fill, range.clone(), length);
+        }
+        let per_phase = ((range.end - range.start) as usize).div_ceil(self.phases);
+        // Whole registers, unless phases are so many that most of a register would be in vain.
+        let per_phase = if self.phases <= 16 { per_phase.next_multiple_of(16) } else { per_phase };
+        let inputs = ups.iter().map(|up| {
+            let x = &up.geometry.x;
+            let last = range.start + (per_phase * self.phases) as i64 - 1;
+            let first = x.support(range.start).start;
+            (first, (x.support(last).start + x.most_taps() - first).max(0) as usize)
+        });
+        let inputs: Vec<_> = inputs.collect();
+        let widest = inputs.iter().map(|&(_, columns)| columns + 2 * SLACK).max().unwrap_or(0);
+        Columns {
+            phases: self.phases,
+            range,
+            per_phase,
+            pitch: (per_phase + SLACK).next_multiple_of(16),
+            stands,
+            folds,
+            inputs,
+            widest: widest.max(
+                outputs.end as usize - outputs.start.max(0) as usize
+                    + outputs.start.min(0).unsigned_abs() as usize
+                    + SLACK,
+            ),
+            real,
+            outputs,
+            folded,
+            height: self.middle[1],
+            rings: self.rings.clone(),
+        }
+    }
+}
+
+/// The places of the input, inside and outside, that an axis reads.
+pub fn reach(axis: &Axis) -> Range<i64> {
+    let (first, last) = (axis.support(0), axis.support(axis.output - 1));
+    first.start..last.start + last.count.max(0)
+}
+
+/// The columns of a strip on every grid. Column `c` of the middle grid stands at place `(c - start) / phases` of phase
+/// `(c - start) % phases`, where `start` is that of `range`.
+pub struct Columns {
+    pub phases: usize,
+    /// Columns of the middle grid that are needed; some may lie outside it.
+    pub range: Range<i64>,
+    /// Columns of each phase.
+    pub per_phase: usize,
+    /// Elements from phase to phase.
+    pub pitch: usize,
+    /// Columns outside the middle grid that the way down reads.
+    pub stands: Vec<Outside>,
+    /// For each way up, columns outside the middle grid that are added to others.
+    pub folds: Vec<Vec<Outside>>,
+    /// For each way up, the first input column and how many.
+    pub inputs: Vec<(i64, usize)>,
+    /// The most numbers of any row that is not of the middle grid.
+    pub widest: usize,
+    /// The output columns of the tile.
+    pub real: Range<i64>,
+    /// Those, and outputs outside that are added to others.
+    pub outputs: Range<i64>,
+    pub folded: Vec<Outside>,
+    /// The lengths of the middle grid.
+    pub height: i64,
+    pub rings: Vec<usize>,
+}
+
+/// How much room a tile needs.
+pub struct Lengths(usize);
+
+impl Lengths {
+    pub fn total(&self) -> usize {
+        self.0
+    }
+}
+
+impl Columns {
+    /// Elements of a row of the middle grid.
+    pub fn row(&self) -> usize {
+        self.phases * self.pitch
+    }
+
+    /// Where a column of the middle grid stands in a row.
+    pub fn place(&self, column: i64) -> usize {
+        let from_first = (column - self.range.start) as usize;
+        from_first % self.phases * self.pitch + from_first / self.phases
+    }
+
+    /// Elements of a row of the `index`th way up's ring.
+    pub fn ring_row<C>(&self, direction: &Direction<C>, index: usize) -> usize {
+        match direction.kernel {
+            Kernel::Separable(..) => self.row(),
+            Kernel::Full(_) => self.prepared(direction, index).1,
+        }
+    }
+
+    /// For the `index`th way up: into how many rows input columns are split, all their elements, and from one to the next.
+    pub fn prepared<C>(&self, direction: &Direction<C>, index: usize) -> (usize, usize, usize) {
+        let split = self.phases / direction.geometry.x.up as usize;
+        let pitch = (self.inputs[index].1.div_ceil(split) + SLACK).next_multiple_of(16);
+        (split, split * pitch, pitch)
+    }
+
+    /// Elements of the longest row that zeros stand for.
+    pub fn longest<C>(&self, directions: &[Direction<C>]) -> usize {
+        let prepared = directions.iter().enumerate().map(|(index, direction)| self.prepared(direction, index).1);
+        prepared.max().unwrap_or(0).max(self.row())
+    }
+
+    /// The room for a tile.
+    pub fn lengths<C>(&self, directions: &[Direction<C>]) -> Lengths {
+        let row = self.row();
+        let line = |elements: usize| elements.next_multiple_of(16);
+        let mut total = line(self.longest(directions));
+        for (index, direction) in directions.iter().enumerate() {
+            let (_, prepared, _) = self.prepared(direction, index);
+            // The row as it is read, with its bias, and prepared.
+            total += 2 * line(self.widest) + line(prepared);
+            total += self.rings[index] * line(self.ring_row(direction, index));
+            // Its rows of the middle grid, two at a time, and one to be added to others.
+            total += 3 * line(row);
+        }
+        total += self.rings[directions.len()] * line(row);
+        // Sums along y, two at a time and one to be added; outputs on their way.
+        Lengths(total + 3 * line(row) + 3 * line(self.widest))
+    }
+}

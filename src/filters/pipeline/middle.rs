@@ -1,0 +1,249 @@
+//! The rows of the middle grid: every way up, the loop between, and what lies outside.
+
+use smallvec::SmallVec;
+use std::ops::Range;
+
+use super::edges::{Outside, outside};
+use super::extent::{Columns, reach};
+use super::rows::{Planes, Ring, Room};
+use super::upward::Up;
+use super::{Between, Direction};
+use crate::border::Border;
+use crate::levels::FilterElement;
+
+/// The rows of the middle grid, computed when they are asked for.
+pub struct Middle<'a, T: FilterElement>
+where
+    T::Compute: FilterElement,
+{
+    ups: Vec<Up<'a, T>>,
+    columns: &'a Columns,
+    between: &'a dyn Between<T::Compute>,
+    channel: usize,
+    ring: Ring<T::Compute>,
+    /// What lies above and below the middle grid.
+    fill: Border,
+    /// For each way up, rows outside that are added to others.
+    folds: Vec<Vec<Outside>>,
+    /// Whose rows become the result: the first stream's, or the argument's where there are none.
+    result: usize,
+    /// For each of the other ways up, its two rows.
+    others: Vec<[*mut T::Compute; 2]>,
+    /// A row to be added to another.
+    spare: *mut T::Compute,
+    zeros: *const T::Compute,
+    /// The columns and rows that count in the sums, and which rows have been counted.
+    owned: [Range<i64>; 2],
+    counted: Vec<bool>,
+    /// The sums.
+    pub sums: Vec<f64>,
+}
+
+impl<'a, T: FilterElement> Middle<'a, T>
+where
+    T::Compute: FilterElement,
+{
+    pub fn new(
+        ups: Vec<Up<'a, T>>,
+        columns: &'a Columns,
+        between: &'a dyn Between<T::Compute>,
+        down: &Direction<T::Compute>,
+        (room, zeros): (&mut Room<T::Compute>, *const T::Compute),
+    ) -> Self {
+        let row = columns.row();
+        let folds = ups.iter().map(|up| match up.direction.fold {
+            Border::Constant => Vec::new(),
+            rule => outside(rule, reach(&up.direction.geometry.y.transposed()), columns.height),
+        });
+        Middle {
+            folds: folds.collect(),
+            columns,
+            between,
+            channel: 0,
+            ring: Ring::new(room, columns.rings[ups.len()], row),
+            fill: down.fill,
+            result: usize::from(ups.len() > 1),
+            others: (1..ups.len()).map(|_| [room.take(row), room.take(row)]).collect(),
+            spare: room.take(row),
+            zeros,
+            owned: [0..0, 0..0],
+            counted: Vec::new(),
+            sums: vec![0.0; between.sums()],
+            ups,
+        }
+    }
+
+    /// Begins with another tile: its plane, its channel, and what counts in the sums.
+    pub fn begin(
+        &mut self,
+        (planes, plane): (&Planes, usize),
+        (channel, bias): (usize, Option<T::Compute>),
+        owned: [Range<i64>; 2],
+    ) {
+        for (index, up) in self.ups.iter_mut().enumerate() {
+            up.begin(planes.input(index, plane), bias.filter(|_| index == 0));
+        }
+        self.ring.clear();
+        self.channel = channel;
+        if !self.sums.is_empty() {
+            self.sums.fill(0.0);
+            self.counted.clear();
+            self.counted.resize((owned[1].end - owned[1].start).max(0) as usize, false);
+        }
+        self.owned = owned;
+    }
+
+    /// Row `row`, which may lie outside. As many rows as a sum along y needs are held at once.
+    ///
+    /// # Safety
+    /// The promise of `run_strip`.
+    #[inline]
+    pub unsafe fn row(&mut self, row: i64) -> *const T::Compute {
+        if self.ring.holds(row) {
+            return self.ring.place(row);
+        }
+        // SAFETY: the caller's promise.
+        unsafe { self.compute_row(row) }
+    }
+
+    unsafe fn compute_row(&mut self, row: i64) -> *const T::Compute {
+        let height = self.columns.height;
+        let Some(source) = self.fill.source(row as isize, height as usize) else { return self.zeros };
+        // Two rows share most of what they are summed from.
+        let inside = row >= 0 && row + 1 < height && !self.ring.holds(row + 1);
+        let both = inside && !self.is_folded(row) && !self.is_folded(row + 1);
+        // SAFETY: the promise of `row`.
+        unsafe {
+            if both && self.ups.iter().all(|up| up.takes_pairs(row)) {
+                self.compute([row, row + 1]);
+            } else {
+                self.compute_one(row, source as i64);
+            }
+        }
+        self.ring.place(row)
+    }
+
+    fn is_folded(&self, row: i64) -> bool {
+        self.folds.iter().any(|folds| folds.iter().any(|&(_, stands_for)| stands_for == Some(row)))
+    }
+
+    unsafe fn compute(&mut self, rows: [i64; 2]) {
+        let places = rows.map(|row| self.ring.place(row));
+        for index in 0..self.ups.len() {
+            let targets = if index == self.result { places } else { self.others[index.saturating_sub(1)] };
+            // SAFETY: the promise of `run_strip`.
+            unsafe { self.ups[index].write_pair(rows[0], targets) };
+            for target in targets {
+                self.fold_columns(index, target);
+            }
+        }
+        for which in 0..2 {
+            self.pass(rows[which], places[which], which);
+            self.ring.hold(rows[which]);
+        }
+    }
+
+    unsafe fn compute_one(&mut self, row: i64, source: i64) {
+        let place = self.ring.place(row);
+        for index in 0..self.ups.len() {
+            let target = if index == self.result { place } else { self.others[index.saturating_sub(1)][0] };
+            // SAFETY: the promise of `run_strip`.
+            unsafe { self.ups[index].write(source, target) };
+            for fold in 0..self.folds[index].len() {
+                let (outside, stands_for) = self.folds[index][fold];
+                if stands_for != Some(source) {
+                    continue;
+                }
+                // SAFETY: as above; the spare row is as long.
+                unsafe {
+                    self.ups[index].write(outside, self.spare);
+                    for at in 0..self.columns.row() {
+                        *target.add(at) = *target.add(at) + *self.spare.add(at);
+                    }
+                }
+            }
+            self.fold_columns(index, target);
+        }
+        self.pass(row, place, 0);
+        self.ring.hold(row);
+    }
+
+    /// Adds columns outside to those that they stand for.
+    fn fold_columns(&self, index: usize, row: *mut T::Compute) {
+        for &(outside, stands_for) in &self.columns.folds[index] {
+            let Some(inside) = stands_for else { continue };
+            if self.columns.range.contains(&outside) && self.columns.range.contains(&inside) {
+                let (from, to) = (self.columns.place(outside), self.columns.place(inside));
+                // SAFETY: both places are in the row.
+                unsafe { *row.add(to) = *row.add(to) + *row.add(from) };
+            }
+        }
+    }
+
+    /// Calls the loop between, and fills the columns outside.
+    fn pass(&mut self, row: i64, place: *mut T::Compute, which: usize) {
+        let Columns { phases, pitch, per_phase, .. } = *self.columns;
+        let counts = self.count(row);
+        if self.others.is_empty() && !counts {
+            for phase in 0..phases {
+                // SAFETY: the phase was written, and nothing else points to it.
+                let row = unsafe { std::slice::from_raw_parts_mut(place.add(phase * pitch), per_phase) };
+                self.between.apply(self.channel, row, &[]);
+            }
+            return self.fill_columns(place);
+        }
+        let mut others: SmallVec<[&[T::Compute]; 4]> = SmallVec::new();
+        for phase in 0..phases {
+            let slice = |row: *mut T::Compute, range: Range<usize>| {
+                // SAFETY: the range is inside the phase, which was written; no two rows overlap.
+                unsafe { std::slice::from_raw_parts_mut(row.add(phase * pitch + range.start), range.len()) }
+            };
+            let owned = if counts { self.owned_places(phase) } else { 0..0 };
+            let parts = [(0..owned.start, false), (owned.clone(), true), (owned.end..per_phase, false)];
+            for (range, counted) in parts.into_iter().filter(|(range, _)| !range.is_empty()) {
+                others.clear();
+                others.extend(self.others.iter().map(|rows| &*slice(rows[which], range.clone())));
+                let row = slice(place, range.clone());
+                if counted {
+                    self.between.apply_and_sum(self.channel, row, &others, &mut self.sums);
+                } else {
+                    self.between.apply(self.channel, row, &others);
+                }
+            }
+        }
+        self.fill_columns(place);
+    }
+
+    /// Fills the columns outside the middle grid that the way down reads.
+    fn fill_columns(&self, place: *mut T::Compute) {
+        for &(outside, stands_for) in &self.columns.stands {
+            let value = match stands_for {
+                // SAFETY: the range of columns holds both.
+                Some(inside) => unsafe { *place.add(self.columns.place(inside)) },
+                None => T::Compute::default(),
+            };
+            // SAFETY: as above.
+            unsafe { *place.add(self.columns.place(outside)) = value };
+        }
+    }
+
+    /// Whether a row counts in the sums, for the first time.
+    fn count(&mut self, row: i64) -> bool {
+        if self.counted.is_empty() || !self.owned[1].contains(&row) {
+            return false;
+        }
+        !std::mem::replace(&mut self.counted[(row - self.owned[1].start) as usize], true)
+    }
+
+    /// The places of a phase that count in the sums.
+    fn owned_places(&self, phase: usize) -> Range<usize> {
+        let Columns { ref range, phases, per_phase, .. } = *self.columns;
+        // The first place whose column is not before the given one.
+        let place = |column: i64| {
+            let distance = column - range.start - phase as i64;
+            (distance + phases as i64 - 1).div_euclid(phases as i64).clamp(0, per_phase as i64) as usize
+        };
+        let (start, end) = (place(self.owned[0].start), place(self.owned[0].end));
+        start..end.max(start)
+    }
+}

@@ -1,0 +1,384 @@
+//! A way up: rows of a tensor become rows of the middle grid, phase by phase.
+
+use smallvec::SmallVec;
+
+use super::extent::Columns;
+use super::rows::{AS_IT_IS, Plane, Ring, Room, one};
+use super::{Direction, Kernel};
+use crate::axis::{Axis, Support};
+use crate::border::Border;
+use crate::levels::FilterElement;
+use crate::loops::Loops;
+use crate::loops::memory_access::{Rows, Stores};
+use crate::loops::split::Columns as SplitColumns;
+use crate::loops::two_rows::PairedRows;
+use firelu_core::dtype::{Compute, Element};
+use firelu_cpu::features::Level;
+
+/// How many rows ahead of their use input rows are prefetched.
+const ROWS_AHEAD: i64 = 2;
+
+/// How the phases of a row are written: two at a time where they share most of what they are summed from.
+#[allow(clippy::large_enum_variant, reason = "a few of them at a time")]
+enum Step<C: Element> {
+    Pair(PairedRows<C>),
+    One(SmallVec<[*const C; 16]>, SmallVec<[C; 16]>),
+}
+
+/// What a phase is summed from along x.
+struct Phase {
+    /// Where each term stands in a prepared row.
+    offsets: SmallVec<[usize; 16]>,
+    /// Which tap it has.
+    taps: SmallVec<[usize; 16]>,
+}
+
+/// A way up for one tile.
+pub struct Up<'a, T: FilterElement>
+where
+    T::Compute: FilterElement,
+{
+    pub direction: &'a Direction<T::Compute>,
+    plane: Plane,
+    bias: Option<T::Compute>,
+    /// The first input column, and how many.
+    inputs: (i64, usize),
+    /// Into how many rows input columns are split, and from one to the next.
+    split: (usize, usize),
+    phases: Vec<Phase>,
+    /// What is done along x, and for which phase first, where the kernel is separable.
+    steps: Vec<(usize, Step<T::Compute>)>,
+    /// What rows are summed from along y, one after the other until it repeats, counted from row zero.
+    supports: Vec<Support>,
+    /// For each of these rows, the sum of it and of the next together; none where they are better apart.
+    pairs: Vec<Option<PairedRows<T::Compute>>>,
+    ring: Ring<T::Compute>,
+    /// The row as it was read, and with its bias; then split.
+    read: *mut T::Compute,
+    whole: *mut T::Compute,
+    prepared: *mut T::Compute,
+    zeros: *const T::Compute,
+    /// The middle grid's columns.
+    per_phase: usize,
+    pitch: usize,
+    input: &'static Loops<T>,
+    loops: &'static Loops<T::Compute>,
+}
+
+impl<'a, T: FilterElement> Up<'a, T>
+where
+    T::Compute: FilterElement,
+{
+    pub fn new(
+        direction: &'a Direction<T::Compute>,
+        columns: &Columns,
+        index: usize,
+        (room, zeros): (&mut Room<T::Compute>, *const T::Compute),
+        level: Level,
+    ) -> Self {
+        let x = &direction.geometry.x;
+        let inputs = columns.inputs[index];
+        let (split, length, pitch) = columns.prepared(direction, index);
+        let phases: Vec<Phase> = (0..columns.phases)
+            .map(|phase| {
+                let support = x.support(columns.range.start + phase as i64);
+                let place = |k: i64| {
+                    let column = (support.start + k - inputs.0) as usize;
+                    column % split * pitch + column / split
+                };
+                Phase {
+                    offsets: (0..support.count).map(place).collect(),
+                    taps: (0..support.count).map(|k| (support.tap + k * x.up) as usize).collect(),
+                }
+            })
+            .collect();
+        let y = &direction.geometry.y;
+        let loops = <T::Compute as FilterElement>::loops(level);
+        let prepared = room.take(length);
+        let steps = match &direction.kernel {
+            Kernel::Separable(along_x, _) => steps(&phases, along_x, prepared, columns, (split, loops)),
+            Kernel::Full(_) => Vec::new(),
+        };
+        let pairs = (0..y.up).map(|row| match &direction.kernel {
+            Kernel::Separable(_, along_y) if !direction.passes_rows() => pair_along_y(y, row, along_y, columns, loops),
+            _ => None,
+        });
+        let pairs = pairs.collect();
+        Up {
+            direction,
+            plane: Plane::NONE,
+            bias: None,
+            inputs,
+            split: (split, pitch),
+            phases,
+            steps,
+            supports: (0..y.up).map(|row| y.support(row)).collect(),
+            pairs,
+            ring: Ring::new(room, columns.rings[index], columns.ring_row(direction, index)),
+            read: room.take(columns.widest),
+            whole: room.take(columns.widest),
+            prepared,
+            zeros,
+            per_phase: columns.per_phase,
+            pitch: columns.pitch,
+            input: T::loops(level),
+            loops,
+        }
+    }
+
+    /// Begins with another plane.
+    pub fn begin(&mut self, plane: Plane, bias: Option<T::Compute>) {
+        (self.plane, self.bias) = (plane, bias);
+        self.ring.clear();
+    }
+
+    /// The place of a row among those until the taps repeat, and how many inputs it is on from there.
+    #[inline]
+    fn place(&self, row: i64) -> (usize, i64) {
+        match self.direction.geometry.y.up {
+            1 => (0, row),
+            2 => ((row & 1) as usize, row >> 1),
+            up => (row.rem_euclid(up) as usize, row.div_euclid(up)),
+        }
+    }
+
+    /// Whether rows `row` and the one after are better computed together.
+    #[inline]
+    pub fn takes_pairs(&self, row: i64) -> bool {
+        self.pairs[self.place(row).0].is_some()
+    }
+
+    /// Writes rows `row` and the one after, which [`takes_pairs`](Self::takes_pairs) has allowed.
+    ///
+    /// # Safety
+    /// The promise of `run_strip`; the targets hold rows of the middle grid.
+    pub unsafe fn write_pair(&mut self, row: i64, targets: [*mut T::Compute; 2]) {
+        let (place, on) = self.place(row);
+        let (Some(shift), Some(write)) = (self.pairs[place].as_ref().map(|pairs| pairs.shift), self.loops.input_pairs)
+        else {
+            return;
+        };
+        let start = self.supports[place].start + on;
+        let mut sources: SmallVec<[*const T::Compute; 32]> = SmallVec::new();
+        // SAFETY: the caller's promise; the ring holds as many rows as two sums need, and so many zeros are there.
+        unsafe {
+            for input in start..start + self.supports[place].count + shift as i64 {
+                sources.push(self.horizontal(input));
+            }
+            if let Some(pairs) = &mut self.pairs[place] {
+                pairs.sources.copy_from_slice(&sources);
+                pairs.second = (targets[1] as isize) - (targets[0] as isize);
+                write(pairs, targets[0], self.per_phase);
+            }
+        }
+    }
+
+    /// Writes a row of the middle grid, which may lie outside it.
+    ///
+    /// # Safety
+    /// As `write_pair`.
+    pub unsafe fn write(&mut self, row: i64, target: *mut T::Compute) {
+        let (place, on) = self.place(row);
+        let support = Support { start: self.supports[place].start + on, ..self.supports[place] };
+        // SAFETY: the caller's promise.
+        unsafe {
+            match &self.direction.kernel {
+                _ if self.direction.passes_rows() => self.write_horizontal(row, target),
+                Kernel::Separable(_, along_y) => self.sum_along_y(support, along_y, target),
+                Kernel::Full(taps) => self.sum_both(support, taps, target),
+            }
+        }
+    }
+
+    unsafe fn sum_along_y(&mut self, support: Support, along_y: &[T::Compute], target: *mut T::Compute) {
+        let y = self.direction.geometry.y;
+        let mut sources: SmallVec<[*const T::Compute; 16]> = SmallVec::new();
+        let mut taps: SmallVec<[T::Compute; 16]> = SmallVec::new();
+        for k in 0..support.count {
+            // SAFETY: the promise of `write`.
+            sources.push(unsafe { self.horizontal(support.start + k) });
+            taps.push(along_y[(support.tap + k * y.up) as usize]);
+        }
+        let bytes = (self.pitch * size_of::<T::Compute>()) as isize;
+        let rows = Rows { count: self.phases.len(), source: bytes, target: bytes };
+        // SAFETY: the promise of `write`; a row of zeros is as long as a row of the middle grid.
+        unsafe { (self.loops.between_out.sum)(&sources, &taps, target, self.per_phase, rows, Stores::Cached) };
+    }
+
+    unsafe fn sum_both(&mut self, support: Support, all: &[T::Compute], target: *mut T::Compute) {
+        let (x, y) = (self.direction.geometry.x, self.direction.geometry.y);
+        let rows: SmallVec<[*const T::Compute; 16]> =
+            // SAFETY: the promise of `write`.
+            (0..support.count).map(|k| unsafe { self.horizontal(support.start + k) }).collect();
+        let mut sources: SmallVec<[*const T::Compute; 64]> = SmallVec::new();
+        let mut taps: SmallVec<[T::Compute; 64]> = SmallVec::new();
+        for (number, phase) in self.phases.iter().enumerate() {
+            sources.clear();
+            taps.clear();
+            for (k, row) in rows.iter().enumerate() {
+                let first = (support.tap + k as i64 * y.up) * x.taps;
+                sources.extend(phase.offsets.iter().map(|&offset| row.wrapping_add(offset)));
+                taps.extend(phase.taps.iter().map(|&tap| all[first as usize + tap]));
+            }
+            let target = target.wrapping_add(number * self.pitch);
+            // SAFETY: the promise of `write`; a row of zeros is as long as a prepared row.
+            unsafe { (self.loops.between_out.sum)(&sources, &taps, target, self.per_phase, Rows::ONE, Stores::Cached) };
+        }
+    }
+
+    /// An input row, which may lie outside: its phases where the kernel is separable, else prepared.
+    unsafe fn horizontal(&mut self, row: i64) -> *const T::Compute {
+        if self.ring.holds(row) {
+            return self.ring.place(row);
+        }
+        let y = &self.direction.geometry.y;
+        let Some(source) = self.direction.fill.source(row as isize, y.input as usize) else { return self.zeros };
+        let place = self.ring.place(row);
+        // SAFETY: the promise of `write`.
+        unsafe {
+            match self.direction.kernel {
+                Kernel::Separable(..) => self.write_horizontal(source as i64, place),
+                Kernel::Full(_) => self.prepare(source as i64, place),
+            }
+        }
+        self.ring.hold(row);
+        place
+    }
+
+    /// The phases of an input row.
+    unsafe fn write_horizontal(&mut self, row: i64, target: *mut T::Compute) {
+        let prepared = self.prepared;
+        // SAFETY: the promise of `write`.
+        unsafe { self.prepare(row, prepared) };
+        for (phase, step) in &self.steps {
+            let place = target.wrapping_add(phase * self.pitch);
+            // SAFETY: as above; a prepared row has the columns of every phase.
+            unsafe {
+                match (step, self.loops.input_pairs) {
+                    (Step::Pair(pairs), Some(write)) => write(pairs, place, self.per_phase),
+                    (Step::Pair(_), None) => debug_assert!(false, "pairs are made where there is a loop for them"),
+                    (Step::One(sources, taps), _) => {
+                        let stores = Stores::Cached;
+                        (self.loops.between_out.sum)(sources, taps, place, self.per_phase, Rows::ONE, stores);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Reads an input row that is inside, adds the bias, fills what lies outside, and splits columns where phases skip some.
+    unsafe fn prepare(&mut self, row: i64, target: *mut T::Compute) {
+        let (first, columns) = self.inputs;
+        let length = self.direction.geometry.x.input;
+        let inside = first.clamp(0, length)..(first + columns as i64).clamp(0, length);
+        let whole = if self.split.0 == 1 { target } else { self.whole };
+        let count = (inside.end - inside.start).max(0) as usize;
+        let place = whole.wrapping_add((inside.start - first).max(0) as usize);
+        let read = if self.bias.is_some() { self.read } else { place };
+        // SAFETY: the promise of `write`: the columns inside are readable, and all rows hold the strip's columns.
+        unsafe {
+            if count > 0 && self.plane.column == size_of::<T>() as isize {
+                let source = self.plane.at(row, inside.start).cast::<T>().cast_const();
+                (self.input.input.sum)(&[source], &one(), read, count, AS_IT_IS.0, AS_IT_IS.1);
+                // Soon the rows below are read for the first time.
+                let soon = self.plane.at(row + ROWS_AHEAD, inside.start);
+                (self.input.prefetch_lines)(soon, count * size_of::<T>());
+            } else {
+                for column in 0..count {
+                    *read.add(column) = self.element(row, inside.start + column as i64);
+                }
+            }
+            if let Some(bias) = self.bias {
+                for column in 0..count {
+                    *place.add(column) = *read.add(column) + bias;
+                }
+            }
+            let left = (inside.start - first).clamp(0, columns as i64) as usize;
+            let right = if count > 0 { left + count } else { 0 };
+            if self.direction.fill == Border::Constant {
+                whole.write_bytes(0, left);
+                whole.add(right).write_bytes(0, columns - right);
+            } else {
+                for column in (0..left).chain(right.max(left)..columns) {
+                    let source = self.direction.fill.source((first + column as i64) as isize, length as usize);
+                    *whole.add(column) = source.map_or(T::Compute::default(), |source| {
+                        let value = self.element(row, source as i64);
+                        self.bias.map_or(value, |bias| value + bias)
+                    });
+                }
+            }
+            if self.split.0 > 1 {
+                let columns = SplitColumns { step: self.split.0, pitch: self.split.1, start: 0, end: columns };
+                (self.loops.input.split)(&columns, whole, target, Rows::ONE, None);
+            }
+        }
+    }
+
+    /// An element inside the input.
+    unsafe fn element(&self, row: i64, column: i64) -> T::Compute {
+        // SAFETY: the caller names an element of the plane; it may be unaligned.
+        unsafe { self.plane.at(row, column).cast::<T>().read_unaligned() }.to_compute()
+    }
+}
+
+/// What is done along x on a prepared row.
+fn steps<C: Compute>(
+    phases: &[Phase],
+    along_x: &[C],
+    prepared: *const C,
+    columns: &Columns,
+    (split, loops): (usize, &Loops<C>),
+) -> Vec<(usize, Step<C>)> {
+    let taps_of = |phase: &Phase| phase.taps.iter().map(|&tap| along_x[tap]).collect::<SmallVec<[C; 16]>>();
+    let pair = |first: &Phase, second: &Phase| {
+        let (&start, &later, terms) = (first.offsets.first()?, second.offsets.first()?, first.offsets.len());
+        let shift =
+            later.checked_sub(start).filter(|&shift| shift < 2 && split == 1 && terms == second.offsets.len())?;
+        let mut pairs = PairedRows::<C> { shift, ..Default::default() };
+        pairs.sources.extend((start..later + terms).map(|offset| prepared.wrapping_add(offset)));
+        pairs.taps.extend(taps_of(first).into_iter().chain(taps_of(second)));
+        pairs.second = (columns.pitch * size_of::<C>()) as isize;
+        pairs.choose(columns.per_phase, loops.lanes).filter(|_| loops.input_pairs.is_some())?;
+        Some(pairs)
+    };
+    let (mut steps, mut phase) = (Vec::new(), 0);
+    while phase < phases.len() {
+        let of = &phases[phase];
+        match phases.get(phase + 1).and_then(|next| pair(of, next)) {
+            Some(pairs) => {
+                steps.push((phase, Step::Pair(pairs)));
+                phase += 2;
+            }
+            None => {
+                let sources = of.offsets.iter().map(|&offset| prepared.wrapping_add(offset)).collect();
+                steps.push((phase, Step::One(sources, taps_of(of))));
+                phase += 1;
+            }
+        }
+    }
+    steps
+}
+
+/// The sums of a row and the one after along y, whose sources are still to be said.
+fn pair_along_y<C: Compute>(
+    y: &Axis,
+    row: i64,
+    along_y: &[C],
+    columns: &Columns,
+    loops: &Loops<C>,
+) -> Option<PairedRows<C>> {
+    let (first, second) = (y.support(row), y.support(row + 1));
+    let shift = usize::try_from(second.start - first.start).ok().filter(|&shift| shift < 2)?;
+    if first.count != second.count || first.count == 0 {
+        return None;
+    }
+    let mut pairs = PairedRows::<C> { shift, ..Default::default() };
+    for support in [first, second] {
+        pairs.taps.extend((0..support.count).map(|k| along_y[(support.tap + k * y.up) as usize]));
+    }
+    let bytes = (columns.pitch * size_of::<C>()) as isize;
+    pairs.rows = Rows { count: columns.phases, source: bytes, target: bytes };
+    pairs.sources.resize(first.count as usize + shift, std::ptr::null());
+    pairs.choose(columns.per_phase, loops.lanes).filter(|_| loops.input_pairs.is_some())?;
+    Some(pairs)
+}
