@@ -178,29 +178,38 @@ def test_a_float_bias_beside_halves(project):
 
 
 @pytest.mark.parametrize(
-    ("input", "bias"),
+    ("input", "bias", "why"),
     [
-        (torch.ones(2, 3, 4, 5), torch.ones(5, dtype=torch.float64)),
-        (torch.ones(2, 3, 4, 5), torch.ones(1, 5)),
-        (torch.ones(2, 3, 4, 5), torch.ones(2, 1, 1, 1)),
-        (torch.ones(2, 3, dtype=torch.int64), 1),
-        (torch.ones(3), torch.ones(3)),
+        (torch.ones(2, 3, 4, 5), torch.ones(5, dtype=torch.float64), "bias: got torch.float64 of (5,)"),
+        (torch.ones(2, 3, 4, 5), torch.ones(1, 5), "bias: got torch.float32 of (1, 5)"),
+        (torch.ones(2, 3, 4, 5), torch.ones(2, 1, 1, 1), "bias: got torch.float32 of (2, 1, 1, 1)"),
+        (torch.ones(2, 3, dtype=torch.int64), 1, "input: got int64, takes float16, bfloat16, float32 and float64"),
+        (torch.ones(2, 3), 1, "bias: got a int, takes a tensor"),
+        (torch.ones(3), torch.ones(3), "input: got 1 dimensions, takes 2 or more"),
     ],
 )
-def test_what_firelu_does_not_compute_is_left_to_the_project(project, input, bias):
+def test_what_firelu_does_not_compute_is_left_to_the_project(project, input, bias, why):
     module = project(
         "others", PLAIN.replace("negative_slope)", "negative_slope) if input.is_floating_point() else input")
     )()
     expected = module.fused_leaky_relu(input, bias, scale=2)
     with firelu.compat.install():
-        torch.testing.assert_close(module.fused_leaky_relu(input, bias, scale=2), expected)
-    assert module.calls == ["theirs"] * 2
+        with pytest.warns(RuntimeWarning, match="leaves others.fused_leaky_relu to the project") as told:
+            torch.testing.assert_close(module.fused_leaky_relu(input, bias, scale=2), expected)
+        assert why in str(told[0].message)
+        assert told[0].filename == __file__
+        module.fused_leaky_relu(input, bias, scale=2)  # a second time nothing is said
+        (fallback,) = firelu.compat.status()["fallbacks"]
+        assert fallback["what"] == "others.fused_leaky_relu"
+        assert why in fallback["why"]
+        assert "Left to the project's own code: others.fused_leaky_relu: " + why in firelu.compat.doctor()
+    assert module.calls == ["theirs"] * 3
 
 
 def test_a_scale_that_learns_keeps_its_gradient(project):
     module = project("learns", PLAIN)()
     scale = torch.tensor(2.0, requires_grad=True)
-    with firelu.compat.install():
+    with firelu.compat.install(), pytest.warns(RuntimeWarning, match="scale: got a tensor"):
         module.fused_leaky_relu(torch.ones(1, 2), torch.zeros(2), 0.2, scale).sum().backward()
     assert scale.grad == 2
 

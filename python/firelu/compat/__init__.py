@@ -1,4 +1,4 @@
-"""Run unmodified basicsr, GFPGAN, CodeFormer and StyleGAN2-PyTorch style code on firelu.
+"""Run unmodified code of the StyleGAN2 and StyleGAN3 families, of vocoders and of their neighbours on firelu.
 
 >>> import firelu.compat
 >>> with firelu.compat.install():
@@ -8,6 +8,7 @@
 """
 
 from .install import Replaced, install, uninstall
+from .pickles import load_pickle
 from .status import doctor, status
 
-__all__ = ["Replaced", "doctor", "install", "status", "uninstall"]
+__all__ = ["Replaced", "doctor", "install", "load_pickle", "status", "uninstall"]

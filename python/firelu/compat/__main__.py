@@ -21,12 +21,18 @@ def main(argv: Sequence[str]) -> int:
     """
     parser = argparse.ArgumentParser(
         prog="python -m firelu.compat",
-        usage="%(prog)s [--torchvision] (script.py | -m module) [arguments ...]",
+        usage="%(prog)s [--torchvision] [--no-mask-linear-clamp] (script.py | -m module) [arguments ...]",
         description="Run a program with firelu.compat installed, as `python script.py` or `python -m module` would.",
     )
     parser.add_argument("-m", action="store_true", dest="as_module", help="what follows is a module, not a file")
     parser.add_argument(
         "--torchvision", action="store_true", help="lend the module that torchvision 0.17 removed and basicsr imports"
+    )
+    parser.add_argument(
+        "--no-mask-linear-clamp",
+        action="store_false",
+        dest="mask_linear_clamp",
+        help="bias_act's linear passes the gradient where clamp has clipped, as the published CUDA kernel does",
     )
     # What comes after the program's name is the program's.
     own = list(itertools.takewhile(lambda argument: argument.startswith("-"), argv))
@@ -35,7 +41,7 @@ def main(argv: Sequence[str]) -> int:
         parser.error("the script or module to run is missing")
     program, *arguments = argv[len(own) :]
     try:
-        install(torchvision=options.torchvision)
+        install(torchvision=options.torchvision, mask_linear_clamp=options.mask_linear_clamp)
     except ImportError as error:
         return _refuse(str(error), 1)
     sys.argv = [program, *arguments]

@@ -96,7 +96,10 @@ class Lender(MetaPathFinder, Loader):
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
         """Answer for the modules there are contents for."""
-        return None if self._contents(fullname) is None else ModuleSpec(fullname, self, origin="firelu.compat")
+        contents = self._contents(fullname)
+        if contents is None:
+            return None
+        return ModuleSpec(fullname, self, origin="firelu.compat", is_package="__path__" in contents)
 
     def create_module(self, spec: ModuleSpec) -> ModuleType | None:
         """Leave it to the import system."""

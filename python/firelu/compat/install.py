@@ -1,11 +1,14 @@
 """Putting firelu in the place of the projects' kernels, and taking it away again.
 
-Those projects reach their kernels in three ways, and each is served, whether imported before or after:
+Those projects reach their kernels in four ways, and each is served, whether imported before or after:
 
-- ``from . import fused_act_ext`` (or ``upfirdn2d_ext``): a finder gives firelu's module;
+- ``from . import fused_act_ext`` (or ``upfirdn2d_ext``), ``import bias_act_plugin``: a finder gives firelu's module;
 - ``torch.utils.cpp_extension.load("fused", sources=[...])``: answered where name and source files both fit;
+- ``get_plugin("bias_act_plugin", ...)``: answered from its cache, before it looks for a compiler;
 - a function in Python, slow, wrong or missing on the CPU: the function itself is given other code, so that every name
   bound to it follows.
+
+What they import and nobody has any more is lent, at the end of the path: there it is never in anybody's way.
 
 What belongs to them stands in `recognisers`; every change is a step of one `Transaction`; one lock guards both.
 """
@@ -20,8 +23,9 @@ from types import ModuleType, TracebackType
 from typing import TYPE_CHECKING, Any
 
 from .imports import Lender, Watcher
-from .lending import torchvision_contents
-from .recognisers import EXTENSIONS, find
+from .lending import removed_contents, torchvision_contents
+from .offering import Offer
+from .recognisers import EXTENSIONS, PLUGINS, find
 from .transaction import Transaction
 
 if TYPE_CHECKING:
@@ -39,7 +43,7 @@ class Replaced:
 
     def __init__(self, replacements: Replacements) -> None:
         """Start with nothing replaced."""
-        self._replacements = replacements
+        self.replacements = replacements
         self.transaction = Transaction()
         self.left_alone: dict[str, str] = {}
         self.lends_torchvision = False
@@ -50,10 +54,18 @@ class Replaced:
         """What was replaced, as dotted names."""
         return [change.what for change in self.transaction.changes]
 
+    @property
+    def fallbacks(self) -> list[tuple[str, str]]:
+        """What went to the projects' own code, and why."""
+        return list(self.replacements.fallbacks)
+
     def begin(self) -> None:
         """Replace what is loaded, and what will be."""
         self.transaction.add_finder(Watcher(self.look), 0)
         self.transaction.add_finder(Lender(self._extension_contents, self._serve_import), 0)
+        self.transaction.add_finder(Lender(self._plugin_contents, self._serve_import), -1)
+        self.transaction.add_finder(Lender(removed_contents, self._serve_import), -1)
+        self.transaction.add_finder(Offer(self._serve_import), -1)
         for module in loaded_modules():
             self.look(module)
 
@@ -82,16 +94,20 @@ class Replaced:
                     if why_left:
                         self.left_alone[what] = why_left
                     else:
-                        replace(self.transaction, self._replacements)
+                        replace(self.transaction, self.replacements)
             except Exception as error:
                 self.transaction.undo(before)
                 self.left_alone.update({finding.what: f"replacing it raised {error!r}" for finding in findings})
 
     def _extension_contents(self, fullname: str) -> dict[str, Any] | None:
         for extension in EXTENSIONS:
-            if extension.answers_import(fullname):
-                return self._replacements.contents(extension.name)
+            if extension.folder and extension.answers_import(fullname):
+                return self.replacements.contents(extension.name)
         return None
+
+    def _plugin_contents(self, fullname: str) -> dict[str, Any] | None:
+        known = any(plugin.answers_import(fullname) for plugin in PLUGINS)
+        return self.replacements.contents(fullname) if known else None
 
     def _serve_import(self, module: ModuleType) -> None:
         with _lock:
@@ -103,7 +119,7 @@ class Replaced:
         global _blocks
         with _lock:
             # Another thread's block may have ended since `install` gave this object.
-            replaced = self if _current is self else _install(self._replacements, torchvision=self.lends_torchvision)
+            replaced = self if _current is self else _install(self.replacements, torchvision=self.lends_torchvision)
             _blocks += 1
             return replaced
 
@@ -137,14 +153,14 @@ class _Reinstalled:
 
     def __exit__(self, *details: object) -> None:
         if self._before is not None:
-            install(torchvision=self._before.lends_torchvision)
+            _install(self._before.replacements, torchvision=self._before.lends_torchvision)
 
 
 _current: Replaced | None = None
 _blocks = 0
 
 
-def install(*, torchvision: bool = False) -> Replaced:
+def install(*, torchvision: bool = False, mask_linear_clamp: bool | None = None) -> Replaced:
     """Put firelu in the place of the projects' extensions and of their slow branches for the CPU.
 
     Call it before or after the project is imported; a second call changes nothing. What is not one of those
@@ -153,17 +169,22 @@ def install(*, torchvision: bool = False) -> Replaced:
     Args:
         torchvision: also lend ``torchvision.transforms.functional_tensor``, which torchvision 0.17 removed and basicsr
             imports; only where it is missing.
+        mask_linear_clamp: whether ``bias_act`` with act="linear" passes no gradient where ``clamp`` has clipped. None
+            leaves it as it is, and it begins as True; False is what the published CUDA kernel does.
 
     Returns:
         What was replaced so far; as a context manager, everything is put back at the end of the block.
     """
     try:
-        from .replacements import Replacements
+        import torch  # noqa: F401 - only to say what is missing
     except ModuleNotFoundError as missing:
-        if missing.name != "torch":
-            raise
         raise ImportError('firelu.compat needs torch 2.6 or later: pip install "firelu[torch]"') from missing
-    return _install(Replacements(), torchvision=torchvision)
+    from .replacements import Replacements
+
+    replaced = _install(Replacements(), torchvision=torchvision)
+    if mask_linear_clamp is not None:
+        replaced.replacements.settings.mask_linear_clamp = mask_linear_clamp
+    return replaced
 
 
 def _install(replacements: Replacements, *, torchvision: bool) -> Replaced:

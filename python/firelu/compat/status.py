@@ -13,7 +13,7 @@ from .recognisers import find
 
 _PAGE = "https://firelu.github.io/firelu/compat/"
 #: Distributions that bring those extensions, or use them.
-_PROJECTS = ("basicsr", "gfpgan", "facexlib", "realesrgan", "codeformer", "mmcv", "diffusers")
+_PROJECTS = ("basicsr", "gfpgan", "facexlib", "realesrgan", "codeformer", "mmcv", "diffusers", "transformers")
 
 
 def status() -> dict[str, Any]:
@@ -21,8 +21,9 @@ def status() -> dict[str, Any]:
 
     Returns:
         JSON-like: "installed"; "replaced", a list of {"what", "how"}; "found", what `install` would replace among the
-        modules that are imported by now; "left_alone", a list of {"what", "why"}; "projects", the versions of the
-        installed distributions that are known to use such extensions; "advice", a list of texts.
+        modules that are imported by now; "left_alone", a list of {"what", "why"}; "fallbacks", the same for calls that
+        went to the project's own code; "projects", the versions of the installed distributions that are known to use
+        such extensions; "advice", a list of texts.
     """
     replaced = current()
     changes = [] if replaced is None else replaced.transaction.changes
@@ -41,6 +42,7 @@ def status() -> dict[str, Any]:
         "replaced": [change._asdict() for change in changes],
         "found": found,
         "left_alone": [{"what": what, "why": why} for what, why in left.items()],
+        "fallbacks": [] if replaced is None else [{"what": what, "why": why} for what, why in replaced.fallbacks],
         "projects": projects,
         "advice": _advice(projects, lent=replaced is not None and replaced.lends_torchvision),
     }
@@ -62,6 +64,7 @@ def lines(found: dict[str, Any]) -> list[str]:
         would = ", ".join(found["found"]) or "what is imported later; nothing fitting is yet"
         text.append(f"install() would serve: {would}.")
     text += [f"Left alone: {each['what']}: {each['why']}." for each in found["left_alone"]]
+    text += [f"Left to the project's own code: {each['what']}: {each['why']}." for each in found["fallbacks"]]
     if found["projects"]:
         text.append("Projects here: " + ", ".join(f"{name} {version}" for name, version in found["projects"].items()))
     return [*text, *found["advice"], f"Troubles by their error message: {_PAGE}"]

@@ -56,21 +56,24 @@ class Transaction:
 
     def set_global(self, module: ModuleType, name: str, value: Any) -> None:
         """Set a module's global."""
-        namespace = vars(module)
-        before = namespace.get(name, _MISSING)
+        self.set_item(vars(module), name, value, f"{module.__name__}.{name}")
+
+    def set_item(self, mapping: dict[Any, Any], key: Any, value: Any, what: str) -> None:
+        """Set an entry of a dictionary."""
+        before = mapping.get(key, _MISSING)
         if before is value:
             return
 
         def undo() -> None:
-            if namespace.get(name, _MISSING) is not value:
+            if mapping.get(key, _MISSING) is not value:
                 return
             if before is _MISSING:
-                del namespace[name]
+                del mapping[key]
             else:
-                namespace[name] = before
+                mapping[key] = before
 
-        self._note(f"{module.__name__}.{name}", "extension", undo)
-        namespace[name] = value
+        self._note(what, "extension", undo)
+        mapping[key] = value
 
     def redirect(
         self, function: FunctionType, replacement: Callable[[Callable[..., Any]], Callable[..., Any]], what: str

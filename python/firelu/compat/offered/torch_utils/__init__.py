@@ -1,0 +1,1 @@
+"""What network pickles use of a package of this name, on firelu."""

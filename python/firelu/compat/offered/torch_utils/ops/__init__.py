@@ -1,0 +1,1 @@
+"""The operators that network pickles import, on firelu."""
