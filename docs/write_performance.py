@@ -11,62 +11,73 @@ from typing import Any
 
 HERE = Path(__file__).parent
 HEAD = """# Performance
+"""
+SUMMARY = """
+How many times faster firelu is, on the operators of a StyleGAN-type network (fused bias + leaky ReLU, blur, up 2,
+down 2): the geometric mean and, in brackets, the range. Each case is compared with the fastest way that the other
+library has without a compiler.
 
-The measure is the time to copy the same bytes: an operator that reads its inputs and writes its outputs once cannot be
-faster than memory. A ratio of 1 means as fast as a copy; the copy is the fastest that the machine does, on as many
-threads, into memory that is warm.
+{table}
+"""
+COMMAND = """
+## Measure your machine
 
 ```console
-$ firelu bench                         # on your machine; needs some minutes and 9 GB of memory
-$ firelu bench --quick --filter blur   # a look
+$ firelu bench --quick                 # a minute; ends with one line as in the table above
+$ firelu bench                         # everything; some minutes and 9 GB of memory
 $ firelu bench --only torch            # one part: cases, torch, small, scaling or memory
 $ firelu bench --level avx2            # with an instruction set below the best
 $ firelu bench --json results.json --plot results.png
+$ firelu bench --goals                 # compare with the project's own targets
 ```
 
-The others come with `pip install "firelu[bench,torch]"`; what is not installed is left out, and the run says so.
+`pip install "firelu[bench,torch]"` installs the other libraries; the run says which are missing and leaves them out.
+
+Speed is given relative to a memory copy: 1.0 means as fast as copying the data. An operator that reads its inputs and
+writes its outputs once cannot be faster than that. The copy is the fastest that the machine does, on as many threads,
+into memory that is in use already.
 """
 WITHOUT = """
 No figures stand here yet: they belong to a run on a machine that does nothing else, and none was kept so far. Nothing
 was measured on a GPU: the CUDA kernels never ran on hardware.
 """
 WITH = """
-**This page is written by a program** from one run of `firelu bench` (firelu {version}) on: {processor}, {threads}
-threads, instruction set {level}, last-level cache {cache} MiB, transparent huge pages: {huge_pages}.{libraries}
-Each time is the median of many short turns that all calls of a case, the copies among them, take one after the other;
-small calls are given by their shortest. Times on a shared machine wander by a third from run to run, and its memory is
-at times half as fast again: ratios are taken within one process. Nothing was measured on a GPU: the CUDA kernels
-never ran on hardware.
+The figures below come from one run of `firelu bench` (firelu {version}) on: {processor}, {threads} threads,
+instruction set {level}, last-level cache {cache} MiB, transparent huge pages: {huge_pages}.{libraries} Each time is
+the median of many short turns that all calls of a case, copies included, take one after the other; for small calls it
+is the shortest. This is a shared machine: times vary by about a third and memory speed by up to half between runs, so
+we only compare times measured in the same process. Nothing was measured on a GPU: the CUDA kernels never ran on
+hardware. `docs/write_performance.py` writes this page.
 {notes}"""
 GOALS = """
-## What was asked and what came
+## Performance targets and results
 
 {summary}
 
 {missed}
 """
 CASES = """
-## Against a copy
+## Compared with a copy
 
 ![Time of each case beside a copy of the same bytes](images/performance.png)
 
 *with out*: into an array that exists (`out=`). *new array*: into one that the call allocates, from recycled memory.
-*at best*: the ratios, with out and new, of the shortest times instead of the medians. *goal*: what the project asks of
-itself, in copies of the same bytes; for a gradient, times its own forward, which takes turns with it. A ratio above its
-goal is set in **bold**.
+*at best*: the ratios of the shortest times instead of the medians. *goal*: what the project asks of itself, relative
+to the copy; for a gradient, relative to its own forward call, timed in turn with it. A ratio above its goal is in
+**bold**.
 
 {table}
 """
 PEERS = """
-## Against others
+## Compared with other libraries
 
-How many times as long others take for the same result as firelu does: *arrays* is a call on numpy arrays with a new
-array as result, *torch* the same through `firelu.torch`. A figure below what is asked is set in **bold**.
+How many times firelu's time other libraries take for the same result: *arrays* is a call on numpy arrays that returns
+a new array, *torch* the same through `firelu.torch`. A figure below its target is in **bold**.
 
-*memory* says where the other's result goes. *new*: where the library puts it, as people run it; for large results that
-is fresh pages every time, and faulting them in is much of the time. *reused*: malloc was told to keep what is freed, so
-that arithmetic is compared; firelu does so by itself. *given*: into an array that exists. The two kinds of torch's rows
-come from two processes, and each is compared with firelu's time in its own.
+*memory* says where the other library's result goes. *new*: the default; large results get fresh pages every time, and
+page faults are much of the time. *reused*: malloc was told to keep what is freed, so that only arithmetic is
+compared; firelu recycles memory by itself. *given*: into an array that exists. Both kinds of torch's rows come from
+processes of their own, each compared with firelu's time in the same process.
 
 {table}
 
@@ -87,15 +98,15 @@ Small arrays show a call's fixed cost; the step where the caches end is the copy
 MEMORY = """
 ## Memory
 
-The peak of a process that makes one large call, its first, beyond the input and the output it returns. At most
-{allowed:g} MiB are asked for; more is set in **bold**.
+The peak of a process that makes one large call, its first, beyond the input and the output it returns. The
+target is at most {allowed:g} MiB; more is in **bold**.
 
 {table}
 """
 SMALL = """
 ## Small calls
 
-*recorded*: the tensor requires a gradient. More than is asked is set in **bold**.
+*recorded*: the tensor requires a gradient. More than the target is in **bold**.
 
 {table}
 """
@@ -118,16 +129,36 @@ def results() -> dict[str, Any] | None:
     return json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
 
 
+def others_results() -> list[dict[str, Any]]:
+    """Give the runs on other machines: files of `firelu bench --quick --json` in docs/performance/."""
+    paths = sorted((HERE / "performance").glob("*.json"))
+    return [json.loads(path.read_text(encoding="utf-8")) for path in paths]
+
+
+def summary_section(runs: list[dict[str, Any]]) -> str:
+    """Give one row for each machine: how many times faster firelu is there."""
+    from firelu.bench.summary import factors, times
+
+    found = [(run["machine"], factors(run["cases"], run["torch"])) for run in runs]
+    names = [name for name in ("torch", "scipy", "numpy") if any(name in each for _, each in found)]
+    rows = [
+        [f"{machine['processor']}, {machine['threads']} threads, {machine['level']}"]
+        + [times(each[name]).replace(" faster", "") if name in each else "" for name in names]
+        for machine, each in found
+    ]
+    return SUMMARY.format(table=table(["machine", *(f"than {name}" for name in names)], rows)) if names else ""
+
+
 def goals_section(results: dict[str, Any]) -> str:
     """Say how many goals were met, and list those that were not."""
     goals = results["goals"]
     missed = [goal for goal in goals if not goal["met"]]
-    summary = f"{len(goals) - len(missed)} of {len(goals)} goals were met in this run."
+    summary = f"{len(goals) - len(missed)} of {len(goals)} targets were met in this run."
     rows = [
         [goal["what"], f"{goal['measured']:.2f}", f"{'≥' if goal['at_least'] else '≤'} {goal['limit']:.2f}"]
         for goal in missed
     ]
-    listed = table(["missed", "measured", "asked"], rows) if missed else "None was missed."
+    listed = table(["missed", "measured", "target"], rows) if missed else "None was missed."
     return GOALS.format(summary=summary, missed=listed)
 
 
@@ -215,13 +246,13 @@ def small_section(results: dict[str, Any]) -> str:
         goal = goals.get(f"{name}, microseconds")
         text = bold(f"{seconds * 1e6:.2f} µs", goal is not None and not goal["met"])
         rows.append([name, text, "" if goal is None else f"{goal['limit']:g} µs"])
-    return SMALL.format(table=table(["call", "time", "asked, at most"], rows))
+    return SMALL.format(table=table(["call", "time", "target, at most"], rows))
 
 
 def page(results: dict[str, Any] | None) -> str:
     """Give the text of the page: a section for each part that the run had."""
     if results is None:
-        return HEAD + WITHOUT
+        return HEAD + COMMAND + WITHOUT
     machine = results["machine"]
     others = ", ".join(f"{name} {version}" for name, version in machine["libraries"].items())
     head = WITH.format(
@@ -235,14 +266,20 @@ def page(results: dict[str, Any] | None) -> str:
         notes="".join(f"\nNote: {note}.\n" for note in results["notes"]),
     )
     sections = [
-        (results["goals"], goals_section),
-        (results["cases"], cases_section),
         (results["cases"] or results["torch"], peers_section),
+        (results["cases"], cases_section),
         (results["scaling"], scaling_section),
         (results["memory"], memory_section),
         (results["small_call_seconds"], small_section),
+        (results["goals"], goals_section),
     ]
-    return HEAD + head + "".join(section(results) for found, section in sections if found)
+    return (
+        HEAD
+        + summary_section([results, *others_results()])
+        + COMMAND
+        + head
+        + "".join(section(results) for found, section in sections if found)
+    )
 
 
 def draw(results: dict[str, Any]) -> None:
