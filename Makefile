@@ -30,7 +30,7 @@ $(VENV)/.installed: $(VENV)/.built
 	VIRTUAL_ENV=$(CURDIR)/$(VENV) $(BIN)/maturin develop --profile develop --extras demo,test,torch
 	@touch $@
 
-demo: $(VENV)/.built ## Run the main job on generated pictures; leaves them in demo-output/.
+demo: $(VENV)/.built ## Resample generated images; the report is demo-output/index.html.
 	$(BIN)/firelu demo --output demo-output
 
 test: test-rust test-python ## Run all tests (cargo and pytest).
@@ -51,8 +51,8 @@ bench: $(VENV)/.built ## Time the operators against a copy of the same bytes and
 	$(BIN)/python -m firelu.bench --json bench-output/results.json --plot bench-output/ratios.png
 
 docs: $(VENV)/.built ## Build the documentation into site/.
-	VIRTUAL_ENV=$(CURDIR)/$(VENV) $(BIN)/maturin develop --profile develop --extras demo,docs
-	$(BIN)/mkdocs build
+	VIRTUAL_ENV=$(CURDIR)/$(VENV) $(BIN)/maturin develop --profile develop --extras demo,docs,torch,dask
+	$(BIN)/sphinx-build --fail-on-warning --keep-going --quiet docs site
 
 lint: $(VENV)/.installed ## Check formatting, lints, types and stubs.
 	cargo fmt --all --check

@@ -1,7 +1,7 @@
 # Reliability: what takes longer than a test run; included by the Makefile.
-.PHONY: soak fuzz sanitize valgrind loom deny hostile reliability
+.PHONY: exhaustive soak fuzz sanitize valgrind loom deny hostile reliability
 
-test-full: loom sanitize valgrind
+test-full: loom sanitize valgrind exhaustive
 
 MINUTES ?= 5
 WORKERS ?= $(shell nproc)
@@ -16,6 +16,9 @@ ADDRESS := RUSTC_BOOTSTRAP=1 RUSTFLAGS=-Zsanitizer=address ASAN_OPTIONS=detect_l
 # A run that fails must not pass because `tee` does.
 fuzz sanitize valgrind loom deny: SHELL := bash
 fuzz sanitize valgrind loom deny: .SHELLFLAGS := -o pipefail -c
+
+exhaustive: ## Compare every function of one number with float64 for all 2^32 float32 numbers.
+	cargo test -p firelu-cpu --lib all_float32_numbers -- --ignored --nocapture
 
 $(LOGS):
 	@mkdir -p $(LOGS) $(RESULTS)

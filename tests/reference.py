@@ -37,16 +37,91 @@ def fused_leaky_relu_gradient(y, dy, bias=None, alpha=0.2, scale=2**0.5, axis=1)
     return dx, dx.sum(axis=others)
 
 
-def upfirdn2d(x, kernel, up=(1, 1), down=(1, 1), pad=(0, 0, 0, 0), flip_kernel=False, gain=1.0):
+_SELU, _SELU_A = 1.0507009873554805, 1.6732632423543773
+
+
+def _logistic(t):
+    small = np.exp(-np.abs(t))
+    return np.where(t < 0, small, 1.0) / (1 + small)
+
+
+#: Each activation and its first derivative.
+ACTIVATIONS = {
+    "linear": (lambda t, alpha: t, lambda t, alpha: np.ones_like(t)),
+    "relu": (lambda t, alpha: np.where(t < 0, 0.0, t), lambda t, alpha: np.where(t > 0, 1.0, 0.0)),
+    "lrelu": (lambda t, alpha: np.where(t > 0, t, alpha * t), lambda t, alpha: np.where(t > 0, 1.0, alpha)),
+    "tanh": (lambda t, alpha: np.tanh(t), lambda t, alpha: 4 * _logistic(2 * t) * _logistic(-2 * t)),
+    "sigmoid": (lambda t, alpha: _logistic(t), lambda t, alpha: _logistic(t) * _logistic(-t)),
+    "elu": (
+        lambda t, alpha: np.where(t < 0, np.expm1(np.minimum(t, 0)), t),
+        lambda t, alpha: np.where(t < 0, np.exp(np.minimum(t, 0)), 1.0),
+    ),
+    "selu": (
+        lambda t, alpha: _SELU * np.where(t < 0, _SELU_A * np.expm1(np.minimum(t, 0)), t),
+        lambda t, alpha: _SELU * np.where(t < 0, _SELU_A * np.exp(np.minimum(t, 0)), 1.0),
+    ),
+    "softplus": (
+        lambda t, alpha: np.maximum(t, 0) + np.log1p(np.exp(-np.abs(t))),
+        lambda t, alpha: _logistic(t),
+    ),
+    "swish": (
+        lambda t, alpha: t * _logistic(t),
+        lambda t, alpha: _logistic(t) * (1 + t * _logistic(-t)),
+    ),
+}
+
+
+def default_gain(act):
+    return 2**0.5 if act in ("relu", "lrelu", "swish") else 1.0
+
+
+def _biased(x, bias, axis):
+    x = x.astype(np.float64)
+    if bias is None:
+        return x
+    shape = [1] * x.ndim
+    shape[axis] = -1
+    return x + bias.astype(np.float64).reshape(shape)
+
+
+def bias_act(x, bias=None, act="linear", alpha=0.2, gain=None, clamp=None, axis=1):
+    y = (default_gain(act) if gain is None else gain) * ACTIVATIONS[act][0](_biased(x, bias, axis), alpha)
+    return y if clamp is None else np.clip(y, -clamp, clamp)
+
+
+def bias_act_gradient(x, dy, bias=None, act="linear", alpha=0.2, gain=None, clamp=None, axis=1):
+    t, gain = _biased(x, bias, axis), default_gain(act) if gain is None else gain
+    dx = dy.astype(np.float64) * gain * ACTIVATIONS[act][1](t, alpha)
+    if clamp is not None:
+        dx = np.where(np.abs(gain * ACTIVATIONS[act][0](t, alpha)) > clamp, 0.0, dx)
+    others = tuple(d for d in range(x.ndim) if d != axis % x.ndim)
+    return dx, dx.sum(axis=others)
+
+
+def upfirdn2d(x, kernel, up=(1, 1), down=(1, 1), pad=(0, 0, 0, 0), flip_kernel=False, gain=1.0, border="constant"):
     """Insert zeros, pad or crop, convolve, keep every down-th sample: each step as it is said.
 
     ``up`` and ``down`` are (x, y); ``pad`` is (x0, x1, y0, y1).
     """
+    x, pad = bordered(x, up, pad, border)
     kernel = kernel.astype(np.float64)
     if not flip_kernel:
         kernel = kernel[::-1, ::-1]
     result = gain * sum(*(kernel[tap] * window for tap, window in _windows(x, kernel.shape, up, down, pad)))
     return result.reshape(*x.shape[:-2], *result.shape[1:])
+
+
+def bordered(x, up, pad, border):
+    """The input with what padding is filled with, and the padding that is left: zeros, or a crop."""
+    if border == "constant":
+        return x, pad
+    samples, left = [], []
+    for factor, before, after in zip(up, pad[::2], pad[1::2], strict=True):
+        # Every factor-th position of the padded grid has a sample, counted from the first of the input.
+        first, last = max(before, 0) // factor, -(-max(after, 0) // factor)
+        samples.append((first, last))
+        left += [before - first * factor, after - last * factor]
+    return np.pad(x, [(0, 0)] * (x.ndim - 2) + samples[::-1], mode=border), tuple(left)
 
 
 def _windows(x, taps, up, down, pad):
@@ -86,8 +161,11 @@ def upfirdn2d_gradient(dy, kernel, x, **arguments):
     return dx.transpose(2, 0, 1).reshape(x.shape)
 
 
-def upfirdn2d_kernel_gradient(x, dy, kernel, up=(1, 1), down=(1, 1), pad=(0, 0, 0, 0), flip_kernel=False, gain=1.0):
+def upfirdn2d_kernel_gradient(
+    x, dy, kernel, up=(1, 1), down=(1, 1), pad=(0, 0, 0, 0), flip_kernel=False, gain=1.0, border="constant"
+):
     """The transpose of the linear map kernel -> y: each tap is the product sum of dy with what the tap met."""
+    x, pad = bordered(x, up, pad, border)
     result = np.zeros(kernel.shape)
     planes = dy.astype(np.float64).reshape(-1, *dy.shape[-2:])
     for tap, window in _windows(x, kernel.shape, up, down, pad):
@@ -120,3 +198,54 @@ def reduce_sum(x, axes=(), keepdims=False, scale=1.0):
 
 def broadcast_like(x, like, scale=1.0):
     return scale * np.broadcast_to(x.astype(np.float64), like.shape)
+
+
+def filtered_act(
+    x,
+    up_kernel,
+    down_kernel,
+    bias=None,
+    alphas=None,
+    betas=None,
+    *,
+    act="lrelu",
+    up=(1, 1),
+    down=(1, 1),
+    pad=(0, 0, 0, 0),
+    down_pad=(0, 0, 0, 0),
+    alpha=0.2,
+    gain=1.0,
+    clamp=None,
+    flip_kernel=False,
+    up_gain=1.0,
+    border="constant",
+    down_border="constant",
+    logscale=False,
+):
+    """Upsample, activate, downsample, each step by its definition; channels on the last axis but two."""
+    x = x.astype(np.float64)
+    if bias is not None:
+        x = x + bias.astype(np.float64)[:, None, None]
+    filters = {"flip_kernel": flip_kernel}
+    wide = upfirdn2d(x, up_kernel, up, (1, 1), pad, gain=up_gain, border=border, **filters)
+    if act == "snake":
+        p, q = (numbers.astype(np.float64)[:, None, None] for numbers in (alphas, alphas if betas is None else betas))
+        p, q = (np.exp(p), np.exp(q)) if logscale else (p, q)
+        middle = wide + np.sin(p * wide) ** 2 / (q + 1e-9)
+    else:
+        middle = gain * ACTIVATIONS[act][0](wide, alpha)
+        middle = middle if clamp is None else np.clip(middle, -clamp, clamp)
+    return upfirdn2d(middle, down_kernel, (1, 1), down, down_pad, border=down_border, **filters)
+
+
+def filtered_act_gradient(x, up_kernel, down_kernel, dy, **arguments):
+    """The gradient of x by central differences, sample by sample."""
+    result, step = np.zeros(x.shape), 1e-6
+    for place in np.ndindex(x.shape):
+        values = []
+        for sign in (1, -1):
+            moved = x.astype(np.float64)
+            moved[place] += sign * step
+            values.append((filtered_act(moved, up_kernel, down_kernel, **arguments) * dy).sum())
+        result[place] = (values[0] - values[1]) / (2 * step)
+    return result

@@ -33,7 +33,7 @@ DOORS = {
         r"src/devices/cpu/fork\.rs": "a fork waits for open sections: pthread_atfork",
     },
     r"\b(core|std)::arch\b": {
-        r"src/devices/cpu/simd\.rs": "the lanes of element-wise formulas",
+        r"src/devices/cpu/simd/\w+\.rs": "the lanes of element-wise formulas",
         r"src/devices/cpu/copy\.rs": "copies past the caches, which compute nothing",
         r"src/devices/cpu/float_mode\.rs": "the control word of a thread's arithmetic",
         r"src/filters/levels/\w+\.rs": "the registers of filter loops, a file for each level",

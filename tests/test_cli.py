@@ -47,6 +47,17 @@ def test_doctor_is_well_here_and_says_so(capsys):
     assert "\x1b" not in text
 
 
+def test_doctor_says_what_to_do_next(monkeypatch, capsys):
+    for version, expected in (("1.0", "firelu demo\n"), (None, "pip install 'firelu[demo]', then firelu demo\n")):
+        found = dict.fromkeys(["ml_dtypes", "torch", "scipy", "matplotlib", "pillow"], version)
+        monkeypatch.setattr(doctor, "_versions", lambda found=found: {"firelu": "1.0", **found})
+        assert main(["doctor"]) == 0
+        text = capsys.readouterr().out
+        assert f"Next\n  see it      {expected}" in text
+        assert "firelu bench --quick" in text
+        assert ("firelu[torch]" in text.partition("Next")[2]) == (version is None)
+
+
 def test_doctor_as_json(capsys):
     assert main(["doctor", "--json"]) == 0
     report = json.loads(capsys.readouterr().out)

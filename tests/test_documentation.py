@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import re
 import runpy
 import subprocess
@@ -10,11 +11,12 @@ import sys
 from pathlib import Path
 
 import pytest
+from firelu.bench.summary import factors, times
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 PROCESSES = re.compile(r"^<!-- processes: (\d+) -->$", re.MULTILINE)
-FENCE = re.compile(r"^(?:<!-- needs: (\w+) -->\n)?```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+FENCE = re.compile(r"^(?:<!-- needs: (\w+) -->\n)?```([\w{}-]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 # The README is also read elsewhere, where only whole addresses lead anywhere.
 REPOSITORY = re.compile(r"https://(?:github\.com/firelu/firelu/blob|raw\.githubusercontent\.com/firelu/firelu)/main/")
 LINK = re.compile(r"\]\((?!https?:|#|mailto:)([^)#\s]+)")
@@ -37,13 +39,26 @@ def has(module: str) -> bool:
     return importlib.util.find_spec(module) is not None
 
 
+SHOWN = re.compile(r"^print\((.+)\)  # (.+)$", re.MULTILINE)
+
+
+def checked(text: str) -> str:
+    """Give a block whose ``print(...)  # text`` lines fail where they print something else than the comment says."""
+
+    def check(match: re.Match[str]) -> str:
+        printed = f"__import__('io').StringIO() as _shown: print({match[1]}, file=_shown)"
+        return f"with {printed}; assert _shown.getvalue().strip() == {match[2]!r}, _shown.getvalue()"
+
+    return SHOWN.sub(check, text)
+
+
 def run_blocks(page: Path, found: list[tuple[int, str]], directory: Path) -> None:
     """Run the blocks of a page in turn, in a process of their own: a block may use what stands above it. A page may
     say that it takes several processes.
     """
     lines: list[str] = []
     for start, text in found:
-        lines += [""] * (start - len(lines)) + text.splitlines()  # a traceback then has the page's own lines
+        lines += [""] * (start - len(lines)) + checked(text).splitlines()  # a traceback then has the page's own lines
     source = "\n".join(lines) + "\n"
     if re.search(r"^\s*(import|from) (torch|firelu\.torch|firelu\.compat)\b", source, re.MULTILINE) and not has(
         "torch"
@@ -57,6 +72,12 @@ def run_blocks(page: Path, found: list[tuple[int, str]], directory: Path) -> Non
         [sys.executable, *starter, script], cwd=directory, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, f"{page.name}:\n{done.stdout}{done.stderr}"
+
+
+def test_a_wrong_comment_is_found():
+    exec(checked("print(1 + 1)  # 2"))
+    with pytest.raises(AssertionError, match="2"):
+        exec(checked("print(1 + 1)  # 3"))
 
 
 def test_the_pages_are_found():
@@ -114,15 +135,14 @@ def test_links_to_files_have_one(page):
     assert not missing
 
 
-GROUPS = ["Use", "Understand", "Build"]
+GROUPS = ["Start", "Guides", "Reference", "Internals"]
 
 
 def navigation() -> dict[str, list[tuple[str, str]]]:
-    """Give the titles and files of the pages of each group of the site."""
-    text = (ROOT / "mkdocs.yml").read_text(encoding="utf-8").partition("\nnav:\n")[2]
-    parts = re.split(r"^  - (\w+):\n", text, flags=re.MULTILINE)
-    assert parts[0] == "  - Home: index.md\n"
-    pages = [re.findall(r"^      - (.+): ([\w-]+\.md)$", part, re.MULTILINE) for part in parts[2::2]]
+    """Give the titles and files of the pages of each group of the site: the tables of its first page."""
+    index = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
+    parts = re.split(r"^## (\w+)$", index, flags=re.MULTILINE)
+    pages = [re.findall(r"\| \[(.+?)\]\(([\w-]+\.md)\) \|", part) for part in parts[2::2]]
     return dict(zip(parts[1::2], pages, strict=True))
 
 
@@ -132,16 +152,36 @@ def test_every_page_is_in_the_navigation():
     assert sorted([*named, "index.md"]) == sorted(page.name for page in (ROOT / "docs").glob("*.md"))
 
 
+def test_the_site_has_the_navigation_of_its_first_page():
+    settings = runpy.run_path(str(ROOT / "docs" / "conf.py"))
+    trees = settings["navigation"]((ROOT / "docs" / "index.md").read_text(encoding="utf-8"))
+    assert re.findall(r"^:caption: (\w+)$", trees, re.MULTILINE) == GROUPS
+    listed = re.findall(r"^(.+) <([\w-]+)>$", trees, re.MULTILINE)
+    assert [(title, f"{page}.md") for title, page in listed] == [
+        pair for each in navigation().values() for pair in each
+    ]
+
+
 @pytest.mark.parametrize("group", GROUPS)
-def test_the_lists_of_pages_are_one_list(group):
-    """The navigation, the first page and the README name the same pages in the same order by the same titles."""
-    index = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
-    section = re.split(rf"^## {group}$", index, flags=re.MULTILINE)[1].partition("\n## ")[0]
-    assert re.findall(r"\| \[(.+?)\]\(([\w-]+\.md)\) \|", section) == navigation()[group]
+def test_the_readme_names_the_pages_of_the_navigation(group):
+    """In the same order, by the same titles."""
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     paragraph = re.split(rf"^\*\*{group}\*\*: ", readme, flags=re.MULTILINE)[1].partition("\n\n")[0]
     links = re.findall(rf"\[(.+?)\]\({REPOSITORY.pattern}docs/([\w-]+\.md)\)", paragraph)
     assert links == navigation()[group]
+
+
+def test_the_readme_quotes_figures_that_were_measured():
+    run = json.loads((ROOT / "docs" / "performance.json").read_text(encoding="utf-8"))
+    measured = factors(run["cases"], run["torch"])
+    first, *filters = measured["torch"]
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    fused = f"| time on a CPU: bias + leaky ReLU | **1** | – | {first:.0f} | – |"
+    assert fused in readme
+    ranges = [f"{min(each):.0f} to {max(each):.0f}" for each in (filters, measured["scipy"])]
+    assert f"| time on a CPU: upfirdn2d | **1** | – | {ranges[0]} (the fastest formula) | {ranges[1]} |" in readme
+    words = [f"{times(measured[name]).partition(' (')[0]} than {name}" for name in ("torch", "scipy")]
+    assert ", ".join(words) in " ".join(readme.split())
 
 
 def test_the_performance_page_is_what_its_figures_give():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import firelu
 import numpy as np
 import pytest
+import reference
 
 STEP = 1e-4
 X = (2, 3, 4)
@@ -35,6 +36,13 @@ def filters():
 
 
 def activations():
+    for act in reference.ACTIVATIONS:
+        for clamp, axis in ((None, 1), (0.45, 2)):
+            args = {"act": act, "clamp": clamp, "axis": axis, "gain": 1.2}
+            for bias in ((X[axis],), None):
+                yield "BiasAct", [X, bias], args
+                yield "BiasActGradient", [X, X, bias], args
+        yield "BiasActGradient", [X, X, (3,)], {"act": act, "order": 3}
     for alpha in (0.2, 0.0, -0.3):
         yield "LeakyRelu", [X], {"alpha": alpha}
         yield "LeakyReluGradient", [X, X], {"alpha": alpha}
@@ -45,6 +53,18 @@ def activations():
             yield "FusedLeakyRelu", [X, None], args
             for inputs in ([X, X, bias], [X, X, None], [X, None, bias]):
                 yield "FusedLeakyReluGradient", inputs, args
+
+
+def filtered():
+    args = {"up_x": 2, "down_x": 2, "down_y": 2, "pad_x0": 2, "pad_x1": 1, "border": "reflect"}
+    args |= {"down_pad_x0": 1, "down_border": "edge", "up_gain": 1.5}
+    for act in ("swish", "softplus"):
+        yield "FilteredAct", [(1, 2, 4, 3), (2, 3), (1, 2), (2,)], args | {"act": act}
+        yield (
+            "FilteredActGradient",
+            [(1, 2, 4, 3), (2, 3), (1, 2), (2,), None, None, (1, 2, 2, 4)],
+            args | {"act": act},
+        )
 
 
 CASES = [
@@ -61,6 +81,7 @@ CASES = [
     ("BroadcastLike", [(3, 1), X], {"scale": 2.0}),
     ("BroadcastLike", [(3,), X], {"axes": [0, 2]}),
     *activations(),
+    *filtered(),
     *filters(),
 ]
 

@@ -7,7 +7,7 @@ array([-0.2,  2. ])
 array([-0.2,  2. ])
 """
 
-from . import nn
+from . import kernels, nn
 from ._firelu import (
     Argument,
     Input,
@@ -34,6 +34,7 @@ from ._firelu import (
     set_cpu_level,
     set_num_threads,
 )
+from .activations import bias_act, bias_act_gradient
 from .autograd import (
     Net,
     add_gradient_operators,
@@ -43,16 +44,19 @@ from .autograd import (
     register_gradient,
     register_operator,
 )
+from .checking import gradcheck
 from .cuda import cuda_selftest, devices
 from .errors import (
     ArgumentError,
     DeviceError,
     DTypeError,
     FireluError,
+    GradcheckError,
     NoGradientError,
     ShapeError,
     UnknownOperatorError,
 )
+from .filtered import filtered_act, filtered_snake, snake, snake_gradient
 from .functional import (
     fused_leaky_relu,
     fused_leaky_relu_gradient,
@@ -63,6 +67,8 @@ from .functional import (
     upfirdn2d_kernel_gradient,
 )
 from .kernels import downsample2d, filter2d, make_kernel, upsample2d
+from .resampling import pyramid, resample, resize
+from .signals import upfirdn1d
 
 __all__ = [
     "Argument",
@@ -70,6 +76,7 @@ __all__ = [
     "DTypeError",
     "DeviceError",
     "FireluError",
+    "GradcheckError",
     "Input",
     "Net",
     "NoGradientError",
@@ -83,6 +90,8 @@ __all__ = [
     "Workspace",
     "__version__",
     "add_gradient_operators",
+    "bias_act",
+    "bias_act_gradient",
     "cpu_levels",
     "create_operator",
     "cuda_selftest",
@@ -91,6 +100,8 @@ __all__ = [
     "downsample2d",
     "empty_cache",
     "filter2d",
+    "filtered_act",
+    "filtered_snake",
     "from_dlpack",
     "fused_leaky_relu",
     "fused_leaky_relu_gradient",
@@ -98,7 +109,9 @@ __all__ = [
     "get_gradient_defs",
     "get_num_threads",
     "grad",
+    "gradcheck",
     "gradient_override",
+    "kernels",
     "leaky_relu",
     "leaky_relu_gradient",
     "make_kernel",
@@ -106,13 +119,19 @@ __all__ = [
     "nn",
     "no_grad",
     "operators",
+    "pyramid",
     "register_gradient",
     "register_operator",
+    "resample",
+    "resize",
     "run_operator",
     "schema",
     "set_cache_limit",
     "set_cpu_level",
     "set_num_threads",
+    "snake",
+    "snake_gradient",
+    "upfirdn1d",
     "upfirdn2d",
     "upfirdn2d_gradient",
     "upfirdn2d_kernel_gradient",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import sys
 from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping, Sequence
 from contextvars import ContextVar
 from typing import Any, TypeVar, cast
@@ -276,8 +277,9 @@ def register_operator(
     inplace: Sequence[tuple[str, str]] = (),
     infer: Callable[..., Any] | None = None,
     gradient: GradientMaker | None = None,
+    replace: bool = False,
 ) -> None:
-    """Register an operator of one's own, for `run_operator`, nets and autograd.
+    """Register an operator of your own, for `run_operator`, nets and autograd.
 
     Args:
         name: a new name.
@@ -295,6 +297,8 @@ def register_operator(
             arguments as keywords; gives a list of (shape, dtype) for the outputs. Left out, all inputs and outputs
             have the first input's shape and dtype.
         gradient: see `register_gradient`.
+        replace: register it also where an operator of yours has this name, as in a notebook's cell that is run again.
+            Later calls use the new one; built-in operators cannot be replaced.
 
     >>> import firelu
     >>> def maker(op, output_gradients):
@@ -322,7 +326,11 @@ def register_operator(
         pairs,
         infer,
         gradient,
+        replace,
     )
+    bridge = sys.modules.get(f"{__package__}.torch.bridge")
+    if replace and bridge is not None:
+        bridge.forget(name)  # torch has declared the earlier one
 
 
 def register_gradient(name: str, maker: GradientMaker | None) -> None:
@@ -330,9 +338,9 @@ def register_gradient(name: str, maker: GradientMaker | None) -> None:
 
     Args:
         name: the operator.
-        maker: called with an `OperatorDef` and the name of each output's gradient (None where it is zero); gives the
-            backward definitions, none in place, and the name of each input's gradient (None where it is zero). The
-            names it is given are unique, and only they and what the definitions write may be read. None stands
-            for an operator through which no gradient flows.
+        maker: called with an `OperatorDef` and the name of each output's gradient (None where it is zero, never all
+            of them); gives the backward definitions, none in place, and the name of each input's gradient (None where
+            it is zero). The names it is given are unique, and only they and what the definitions write may be read.
+            None stands for an operator through which no gradient flows.
     """
     _firelu.register_gradient(name, maker)

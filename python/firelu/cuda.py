@@ -75,6 +75,11 @@ def _cases() -> Iterator[_Case]:
         yield "FusedLeakyRelu", [shape, channels], {}
         yield "FusedLeakyReluGradient", [shape, shape, channels], {}
         yield "FusedLeakyReluGradient", [shape, None, channels], {}
+        for act in ("linear", "relu", "lrelu", "tanh", "sigmoid", "elu", "selu", "softplus", "swish"):
+            yield "BiasAct", [shape, channels], {"act": act, "clamp": 0.75}
+            for order in (1, 3):
+                yield "BiasActGradient", [shape, shape, channels], {"act": act, "order": order}
+            yield "BiasActGradient", [shape, shape, None], {"act": act, "clamp": 0.75}
         yield "Sum", [shape] * 9, {}
         for name in ("Add", "Sub", "Mul"):
             yield name, [shape, shape], {}
@@ -128,7 +133,10 @@ def _tuple(result: Any) -> tuple[Any, ...]:
 
 def _is_exact(name: str, place: int) -> bool:
     """Tell whether both devices do the same operations in the same order."""
-    return not (name.startswith(("UpFirDn2d", "ReduceSum")) or (name == "FusedLeakyReluGradient" and place == 1))
+    return not (
+        name.startswith(("UpFirDn2d", "ReduceSum"))
+        or (name in ("FusedLeakyReluGradient", "BiasActGradient") and place == 1)
+    )
 
 
 def _terms(name: str, shapes: list[tuple[int, ...] | None]) -> int:

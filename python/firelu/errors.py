@@ -29,6 +29,10 @@ class NoGradientError(FireluError, NotImplementedError):
     """An operator has no gradient; the message says whether it is forbidden or not written."""
 
 
+class GradcheckError(FireluError, AssertionError):
+    """A gradient differs from what differences give; see `firelu.gradcheck`."""
+
+
 class DeviceError(FireluError, RuntimeError):
     """A device is missing or failed; the message carries its driver's own words."""
 
@@ -40,6 +44,7 @@ for _class in (
     ArgumentError,
     UnknownOperatorError,
     NoGradientError,
+    GradcheckError,
     DeviceError,
 ):
     _class.__module__ = "firelu"

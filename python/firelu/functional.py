@@ -7,13 +7,17 @@ and rounded once. ``out=`` names an array to write to; it is returned.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy import ndarray
+from numpy.typing import ArrayLike, DTypeLike
 
 from ._firelu import BoundOperator, Tensor, run_operator
 from .errors import ArgumentError, ShapeError
+
+#: What comes out: a `firelu.Tensor` where one goes in, else a numpy array.
+Array: TypeAlias = Any
 
 _LEAKY_RELU = BoundOperator("LeakyRelu").run
 _LEAKY_RELU_GRADIENT = BoundOperator("LeakyReluGradient").run
@@ -21,7 +25,7 @@ _FUSED_LEAKY_RELU = BoundOperator("FusedLeakyRelu").run
 _FUSED_LEAKY_RELU_GRADIENT = BoundOperator("FusedLeakyReluGradient").run
 
 
-def leaky_relu(x: Any, negative_slope: float = 0.01, *, out: Any = None) -> Any:
+def leaky_relu(x: ArrayLike, negative_slope: float = 0.01, *, out: Array | None = None) -> Array:
     """Leaky ReLU: ``x`` where ``x > 0``, else ``negative_slope * x``.
 
     Args:
@@ -39,7 +43,9 @@ def leaky_relu(x: Any, negative_slope: float = 0.01, *, out: Any = None) -> Any:
     return _LEAKY_RELU((x,), (negative_slope,), out)
 
 
-def leaky_relu_gradient(y: Any, dy: Any, negative_slope: float = 0.01, *, out: Any = None) -> Any:
+def leaky_relu_gradient(
+    y: ArrayLike, dy: ArrayLike, negative_slope: float = 0.01, *, out: Array | None = None
+) -> Array:
     """Give the gradient of `leaky_relu`: ``dy`` where ``y > 0``, else ``negative_slope * dy``.
 
     Args:
@@ -60,14 +66,14 @@ def leaky_relu_gradient(y: Any, dy: Any, negative_slope: float = 0.01, *, out: A
 
 
 def fused_leaky_relu(
-    x: Any,
-    bias: Any = None,
+    x: ArrayLike,
+    bias: ArrayLike | None = None,
     negative_slope: float = 0.2,
     scale: float = 2**0.5,
     *,
     axis: int = 1,
-    out: Any = None,
-) -> Any:
+    out: Array | None = None,
+) -> Array:
     """Bias, leaky ReLU and scale in one pass: ``scale * leaky_relu(x + bias, negative_slope)``.
 
     Args:
@@ -89,14 +95,14 @@ def fused_leaky_relu(
 
 
 def fused_leaky_relu_gradient(
-    y: Any,
-    dy: Any,
+    y: ArrayLike,
+    dy: ArrayLike,
     negative_slope: float = 0.2,
     scale: float = 2**0.5,
     *,
     axis: int = 1,
-    out: tuple[Any, Any] | None = None,
-) -> tuple[Any, Any]:
+    out: tuple[Array | None, Array | None] | None = None,
+) -> tuple[Array, Array]:
     """Give both gradients of `fused_leaky_relu` in one pass.
 
     Args:
@@ -145,12 +151,12 @@ def _paddings(pad: Any) -> tuple[int, int, int, int]:
     )
 
 
-def _arguments(up: Any, down: Any, pad: Any, flip_kernel: bool, gain: float) -> tuple[Any, ...]:
+def _arguments(up: Any, down: Any, pad: Any, flip_kernel: bool, gain: float, border: str) -> tuple[Any, ...]:
     """Give the operators' arguments in the schema's order."""
     up_x, up_y = _pair("up", up)
     down_x, down_y = _pair("down", down)
     x0, x1, y0, y1 = _paddings(pad)
-    return up_x, up_y, down_x, down_y, x0, x1, y0, y1, flip_kernel, gain
+    return up_x, up_y, down_x, down_y, x0, x1, y0, y1, flip_kernel, gain, border
 
 
 _UPFIRDN2D = BoundOperator("UpFirDn2d", _arguments).run
@@ -233,16 +239,17 @@ def _float_dtype(array: Any) -> Any:
 
 
 def upfirdn2d(
-    x: Any,
-    kernel: Any,
+    x: ArrayLike,
+    kernel: ArrayLike,
     up: int | tuple[int, int] = 1,
     down: int | tuple[int, int] = 1,
     pad: int | Sequence[int] = (0, 0),
     *,
     flip_kernel: bool = False,
     gain: float = 1.0,
-    out: Any = None,
-) -> Any:
+    border: str = "constant",
+    out: Array | None = None,
+) -> Array:
     """Upsample, pad, filter, downsample: insert zeros, pad or crop, convolve, keep every ``down``-th sample.
 
     Infinities and NaNs in x reach the samples whose window holds them, no others. A tap that is not finite may also
@@ -253,10 +260,12 @@ def upfirdn2d(
         kernel: (KH, KW), or (K,) for the outer product with itself; any float dtype, or a list of numbers.
         up: how many samples each one becomes (``up - 1`` zeros follow it); an int or (x, y).
         down: which samples are kept; an int or (x, y).
-        pad: zeros added after upsampling, negative to crop: an int, (before, after) for both axes, or
+        pad: samples added after upsampling, negative to crop: an int, (before, after) for both axes, or
             (x0, x1, y0, y1). stylegan3 reads a pair as (x, y).
         flip_kernel: correlate instead of convolving.
         gain: what the result is multiplied by.
+        border: what padding is filled with, as in `numpy.pad`: "constant" (zeros), "edge", "reflect", "symmetric" or
+            "wrap", decided on x before zeros are inserted; torch's "zeros", "replicate" and "circular" mean the same.
         out: an array of the result's shape and x's dtype to write to.
 
     Returns:
@@ -269,15 +278,17 @@ def upfirdn2d(
             [1., 1., 1., 1.],
             [1., 1., 1., 1.],
             [1., 1., 1., 1.]]])
+    >>> firelu.upfirdn2d(numpy.array([[1.0, 2.0, 3.0]]), [[1, 1]], pad=(1, 1, 0, 0), border="reflect")
+    array([[3., 3., 5., 5.]])
     """
     if type(kernel) is not ndarray or kernel.ndim != 2:
         kernel = _square(kernel, x)
-    return _UPFIRDN2D((x, kernel), (up, down, pad, flip_kernel, gain), out)
+    return _UPFIRDN2D((x, kernel), (up, down, pad, flip_kernel, gain, border), out)
 
 
 def upfirdn2d_gradient(
-    dy: Any,
-    kernel: Any,
+    dy: ArrayLike,
+    kernel: ArrayLike,
     input_shape: Sequence[int],
     up: int | tuple[int, int] = 1,
     down: int | tuple[int, int] = 1,
@@ -285,8 +296,9 @@ def upfirdn2d_gradient(
     *,
     flip_kernel: bool = False,
     gain: float = 1.0,
-    out: Any = None,
-) -> Any:
+    border: str = "constant",
+    out: Array | None = None,
+) -> Array:
     """Give the gradient of `upfirdn2d` with respect to x.
 
     Args:
@@ -298,6 +310,7 @@ def upfirdn2d_gradient(
         pad: as in the forward.
         flip_kernel: as in the forward.
         gain: as in the forward.
+        border: as in the forward.
         out: an array of ``input_shape`` and dy's dtype to write to.
 
     Returns:
@@ -311,12 +324,12 @@ def upfirdn2d_gradient(
            [0., 0., 0., 0.]])
     """
     x = _lend_shape("UpFirDn2dGradient", "input_shape", input_shape, _float_dtype(dy))
-    return _UPFIRDN2D_GRADIENT((dy, _square(kernel, dy), x), (up, down, pad, flip_kernel, gain), out)
+    return _UPFIRDN2D_GRADIENT((dy, _square(kernel, dy), x), (up, down, pad, flip_kernel, gain, border), out)
 
 
 def upfirdn2d_kernel_gradient(
-    x: Any,
-    dy: Any,
+    x: ArrayLike,
+    dy: ArrayLike,
     kernel_shape: Sequence[int],
     up: int | tuple[int, int] = 1,
     down: int | tuple[int, int] = 1,
@@ -324,9 +337,10 @@ def upfirdn2d_kernel_gradient(
     *,
     flip_kernel: bool = False,
     gain: float = 1.0,
-    dtype: Any = None,
-    out: Any = None,
-) -> Any:
+    border: str = "constant",
+    dtype: DTypeLike | None = None,
+    out: Array | None = None,
+) -> Array:
     """Give the gradient of `upfirdn2d` with respect to its 2-D kernel.
 
     Args:
@@ -338,6 +352,7 @@ def upfirdn2d_kernel_gradient(
         pad: as in the forward.
         flip_kernel: as in the forward.
         gain: as in the forward.
+        border: as in the forward.
         dtype: the kernel's dtype; float64 for a float64 x, else float32, where it is left out.
         out: an array of ``kernel_shape`` and ``dtype`` to write to.
 
@@ -357,4 +372,4 @@ def upfirdn2d_kernel_gradient(
     if dtype is None:
         dtype = np.float64 if _float_dtype(x) == np.float64 else np.float32
     kernel = _lend_shape("UpFirDn2dKernelGradient", "kernel_shape", kernel_shape, dtype)
-    return _UPFIRDN2D_KERNEL_GRADIENT((x, dy, kernel), (up, down, pad, flip_kernel, gain), out)
+    return _UPFIRDN2D_KERNEL_GRADIENT((x, dy, kernel), (up, down, pad, flip_kernel, gain, border), out)

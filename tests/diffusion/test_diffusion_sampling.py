@@ -52,6 +52,23 @@ def test_the_original_fails_where_users_say_so():
     assert not any(is_valid(original("quad", wanted, 1000), wanted, 1000) for wanted in range(30, 1001))
 
 
+@pytest.mark.parametrize("total", [1000, 999, 50, 7, 1])
+def test_trailing_steps_are_even_and_end_with_the_last(total):
+    for wanted in range(1, total + 1):
+        steps = make_ddim_timesteps("trailing", wanted, total, verbose=False)
+        assert is_valid(steps, wanted, total), (wanted, steps)
+        assert steps[-1] == total - 1
+        assert np.ptp(np.diff(steps, prepend=-1)) <= 1
+
+
+def test_trailing_steps_are_those_of_other_libraries():
+    # diffusers and the paper that named them: round(arange(T, 0, -T / n)) - 1, from the last on.
+    for wanted in (1, 4, 10, 20, 25, 27, 50, 333):
+        known = np.round(np.arange(1000, 0, -1000 / wanted))[:wanted].astype(np.int64) - 1
+        steps = make_ddim_timesteps("trailing", wanted, 1000, verbose=False)
+        np.testing.assert_array_equal(steps, known[::-1])
+
+
 def test_ten_of_a_hundred():
     steps = make_ddim_timesteps("uniform", 10, 100, verbose=False)
     np.testing.assert_array_equal(steps, np.arange(1, 100, 10))
@@ -80,7 +97,7 @@ def test_a_count_out_of_range(method, wanted):
 
 
 def test_other_bad_arguments():
-    with pytest.raises(NotImplementedError, match=r"'cubic'.*uniform, quad"):
+    with pytest.raises(NotImplementedError, match=r"'cubic'.*uniform, quad, trailing"):
         make_ddim_timesteps("cubic", 10, 100)
     with pytest.raises(TypeError, match="num_ddim_timesteps must be an integer"):
         make_ddim_timesteps("uniform", 10.5, 100)

@@ -40,7 +40,7 @@ def test_all_inputs_optional_and_none_given():
         lambda: schema.cost([]),
         lambda: ws.run(op("TestAllOptional", [None], ["Y"])),
     ):
-        with pytest.raises(firelu.ArgumentError, match="TestAllOptional: inputs: got none, takes at least one"):
+        with pytest.raises(firelu.ArgumentError, match=r"TestAllOptional.*: inputs: got none, takes at least one"):
             call()
 
 

@@ -10,10 +10,12 @@ ROOT = pathlib.Path(__file__).parents[2]
 # Where it may stand, and what for.
 ALLOWED = {
     r"src/core/tensor\.rs": "memory of tensors",
-    r"src/devices/(cpu|cuda)/(memory/)?\w+\.rs": "threads, registers, memory and drivers of the devices",
+    r"src/devices/(cpu|cuda)/((memory|simd|activations)/)?\w+\.rs": "threads, registers, memory and drivers",
     r"src/filters/plan/(layout|taps)\.rs": "the taps of a kernel and the rows of a plane are read through strides",
+    r"src/filters/window\.rs": "windows are copied through the strides of planes, and added up",
     r"src/filters/filter/\w+\.rs": "tiles call the loops on rows that the plan cut",
     r"src/filters/kernel_gradient/\w+\.rs": "tiles call the loops on rows that the plan cut",
+    r"src/filters/pipeline/\w+\.rs": "rows pass from loop to loop through a tile's memory",
     r"src/filters/loops/(short/)?\w+\.rs": "arithmetic on pointers to rows; the contract stands in loops/mod.rs",
     r"src/filters/levels/\w+\.rs": "registers, and the loops compiled for them",
     r"src/filters/tests/\w+\.rs": "tests keep the contract of the loops that they call",

@@ -24,6 +24,27 @@ if importlib.util.find_spec("torch") is None:
 
 
 @pytest.fixture
+def tree(tmp_path, monkeypatch):
+    """Give a writer of packages, which returns `import_module`; whatever was imported from them is forgotten."""
+    monkeypatch.syspath_prepend(tmp_path)
+
+    def write(files):
+        for name, texts in files.items():
+            path = tmp_path / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            texts = [texts] if isinstance(texts, str) else texts
+            path.write_text("\n".join(map(textwrap.dedent, texts)), encoding="utf-8")
+        importlib.invalidate_caches()
+        return importlib.import_module
+
+    yield write
+    firelu.compat.uninstall()
+    for name, module in list(sys.modules.items()):
+        if str(getattr(module, "__file__", None)).startswith(str(tmp_path)):
+            del sys.modules[name]
+
+
+@pytest.fixture
 def project(tmp_path, monkeypatch):
     """Give a writer of one module; whatever was imported is forgotten afterwards."""
     monkeypatch.syspath_prepend(tmp_path)

@@ -123,10 +123,27 @@ SAMPLES = [
     Sample("FusedLeakyRelu", [(2, 3), (2,)], {"axis": 0, "scale": -1.0}, "negative scale"),
     Sample("FusedLeakyReluGradient", [(2, 3, 2), (2, 3, 2), (3,), Lent((3,))], {}),
     Sample("FusedLeakyReluGradient", [(2, 3, 2), (2, 3, 2), None, Lent((3,))], {"alpha": 0.1}, "no bias"),
+    *(
+        Sample("BiasAct", [(2, 3, 4), (3,)], {"act": act, "clamp": 0.7}, act)
+        for act in ("linear", "relu", "lrelu", "tanh", "sigmoid", "elu", "selu", "softplus", "swish")
+    ),
+    Sample("BiasAct", [(2, 3, 2, 2), None], {"act": "swish", "gain": 2.0}, "no bias"),
+    Sample("BiasActGradient", [(2, 3, 2), (2, 3, 2), (3,)], {"act": "softplus", "clamp": 1.1}),
+    Sample("BiasActGradient", [(2, 3, 2), (2, 3, 2), None], {"act": "tanh", "order": 2, "axis": 2}, "no bias"),
     Sample("UpFirDn2d", [(2, 2, 4, 5), (3, 4)], FILTER),
     Sample("UpFirDn2d", [(3, 4), (2, 3)], BLUR, "flipped"),
+    Sample("UpFirDn2d", [(2, 4, 5), (3, 4)], {**FILTER, "border": "reflect"}, "reflected"),
+    Sample("UpFirDn2d", [(2, 4, 5), (3, 4)], {**FILTER, "border": "circular"}, "wrapped"),
     Sample("UpFirDn2dGradient", [(2, 7, 7), (3, 4), Lent((2, 4, 5))], FILTER),
+    Sample("UpFirDn2dGradient", [(2, 7, 7), (3, 4), Lent((2, 4, 5))], {**FILTER, "border": "edge"}, "edge"),
     Sample("UpFirDn2dKernelGradient", [(2, 4, 5), (2, 7, 7), Lent((3, 4))], FILTER),
+    Sample("UpFirDn2dKernelGradient", [(2, 4, 5), (2, 7, 7), Lent((3, 4))], {**FILTER, "border": "wrap"}, "wrapped"),
+    Sample("FilteredAct", [(1, 2, 4, 5), (2, 3), (1, 2), (2,), None, None], {"act": "swish", "up_x": 2, "down_x": 2}),
+    Sample(
+        "FilteredActGradient",
+        [(1, 2, 4, 5), (2, 3), (1, 2), (2,), None, None, (1, 2, 3, 4)],
+        {"act": "swish", "up_x": 2, "down_x": 2},
+    ),
     Sample("Sum", [[(2, 3), (2, 3), (2, 3)]], {}),
     Sample("Add", [(2, 1, 3), (4, 1)], {}),
     Sample("Sub", [(2, 1, 3), (4, 1)], {}),

@@ -7,9 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from .. import functional, kernels
+from .. import activations, functional, kernels
+from .._firelu import get_cpu_level
 from . import peers
 from .measure import Array, Case, Run
+from .resampling_cases import resampling_cases
 
 Build = Callable[[bool], Case]
 
@@ -65,6 +67,40 @@ def _fused_backward(with_peers: bool) -> Case:
         lambda: functional.fused_leaky_relu_gradient(y, dy),
         goal=1.3,
     )
+
+
+#: Activations that no polynomial is computed for.
+_SIMPLE = ("linear", "relu", "lrelu")
+
+
+def _activation(act: str) -> Iterator[tuple[str, Build]]:
+    """Give the forward and the gradient with its bias sums of one activation."""
+    shape, name = (1, 64, 512, 512), f"bias_act {act}"
+
+    def calls(x: Array, bias: Array, out: Array) -> tuple[Run, Run]:
+        return (
+            lambda: activations.bias_act(x, bias, act, out=out),
+            lambda: activations.bias_act(x, bias, act),
+        )
+
+    def forward(with_peers: bool) -> Case:
+        x, bias = _random(shape), _random((64,))
+        goal = 1.15 if act in _SIMPLE else 1.5 if get_cpu_level() == "avx512" else 2.0
+        return Case(name, 2 * x.nbytes, *calls(x, bias, np.empty_like(x)), {}, goal)
+
+    def gradient(with_peers: bool) -> Case:
+        x, dy, bias = _random(shape), _random(shape), _random((64,))
+        out = (np.empty_like(x), np.empty(64, np.float32))
+        return Case(
+            f"{name}: gradient",
+            3 * x.nbytes,
+            lambda: activations.bias_act_gradient(x, dy, bias, act, out=out),
+            lambda: activations.bias_act_gradient(x, dy, bias, act),
+            of_forward=(2.1, *calls(x, bias, np.empty_like(x))),
+        )
+
+    yield name, forward
+    yield f"{name}: gradient", gradient
 
 
 def _filter(
@@ -158,6 +194,8 @@ def all_cases() -> dict[str, Build]:
     )
     if ml_dtypes := peers.installed("ml_dtypes"):
         cases |= dict([_leaky("leaky relu bfloat16", 1 << 26, ml_dtypes.bfloat16, 2.0)])
+    for act in ("linear", "relu", "lrelu", "tanh", "sigmoid", "elu", "selu", "softplus", "swish"):
+        cases |= dict(_activation(act))
     large = (1, 64, 512, 512)
     for group in (
         _filter("blur 4x4", large, 1.5, pad=(2, 1), compare=True),
@@ -181,4 +219,4 @@ def all_cases() -> dict[str, Build]:
         _filter("down 2 channels_last", large, 3.2, down=2, channels_last=True),
     ):
         cases |= dict(group)
-    return cases
+    return cases | dict(resampling_cases())

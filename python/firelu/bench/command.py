@@ -16,6 +16,7 @@ from .._firelu import cpu_levels, get_cpu_level, get_num_threads, set_cpu_level
 from . import goals, memory, plots, report, scaling, worker
 from .cases import all_cases
 from .measure import Timing, fastest, measure
+from .summary import COMPARED, summary
 
 PARTS = {
     "cases": "the operators on arrays, against a copy of the same bytes and other libraries",
@@ -24,7 +25,7 @@ PARTS = {
     "scaling": "time per element from 10^4 elements to 10^9",
     "memory": "the peak of memory of large calls",
 }
-QUICK_PARTS = ("cases", "small")
+QUICK_PARTS = ("cases", "torch")
 
 
 def parser() -> argparse.ArgumentParser:
@@ -44,9 +45,11 @@ def parser() -> argparse.ArgumentParser:
     options.add_argument(
         "--quick",
         action="store_true",
-        help="few rounds, no peers, sizes to 10^8; without --only, cases and small calls",
+        help="a minute's answer: few rounds, and unless --only or --filter say otherwise, only what is compared with "
+        "torch and scipy, without torch.compile",
     )
     options.add_argument("--no-peers", action="store_true", help="leave other libraries out")
+    options.add_argument("--goals", action="store_true", help="compare with the project's own targets")
     options.add_argument(
         "--level", choices=cpu_levels(), default=get_cpu_level(), help="the instruction set to use (here: %(default)s)"
     )
@@ -79,6 +82,12 @@ class Run:
         self.memory: list[dict[str, Any]] = []
         self.notes: list[str] = []
         self.failed = False
+        #: A quick run that nobody narrows is about the comparison alone.
+        self.compares_only = options.quick and not (options.only or options.scaling or options.filter)
+
+    def wants(self, name: str) -> bool:
+        """Say whether a case is to be timed."""
+        return name in COMPARED if self.compares_only else self.options.filter in name
 
     def note(self, text: str) -> None:
         """Say what is left out, here and in the file."""
@@ -96,38 +105,43 @@ class Run:
 
     def run_cases(self) -> None:
         """Time the cases on arrays."""
-        with_peers = not (self.options.quick or self.options.no_peers)
-        if with_peers:
+        with_peers = not self.options.no_peers
+        if with_peers and not self.options.quick:
             for module in ("scipy", "cv2"):
                 if importlib.util.find_spec(module) is None:
                     self.note(f"{module} is not installed: its columns are left out")
             self.note("OpenCV is timed on blur alone: its pyrUp and pyrDown have other taps and borders")
-        print(report.header(), flush=True)
+        print("\n".join(["", *report.LEGEND, "", report.header(self.options.goals)]), flush=True)
         for name, build in all_cases().items():
-            if self.options.filter in name:
+            if self.wants(name):
                 timing = measure(build(with_peers), self.rounds)
                 self.timings.append(timing)
-                print(report.row(timing), flush=True)
+                print(report.row(timing, self.options.goals), flush=True)
 
     def run_torch(self) -> None:
         """Time the cases through torch, in one process for each kind of memory."""
         if importlib.util.find_spec("torch") is None:
             self.note("torch is not installed: its tables are left out")
             return
-        for kind in ("new", "reused"):
+        for kind in ("new",) if self.compares_only else ("new", "reused"):
             if kind == "reused" and sys.platform != "linux":
                 self.note("malloc cannot be told to reuse memory on this system: that table is left out")
                 continue
-            print(
-                f"\n{'torch, ' + kind + ' memory':<40} {'copy':>9} {'firelu.torch':>12} {'firelu':>8}  times its time"
-            )
+            print("\n" + report.torch_header(kind), flush=True)
             found = self.torch[kind] = []
 
             def keep(result: dict[str, Any], found: list[dict[str, Any]] = found) -> None:
                 found.append(result)
                 print(report.torch_row(result), flush=True)
 
-            self.collect(keep, "torch", reuse_memory=kind == "reused", rounds=self.rounds, filter=self.options.filter)
+            self.collect(
+                keep,
+                "torch",
+                reuse_memory=kind == "reused",
+                rounds=self.rounds,
+                filter=self.options.filter,
+                quick=self.compares_only,
+            )
 
     def run_small(self) -> None:
         """Time small calls on arrays and through torch."""
@@ -137,7 +151,9 @@ class Run:
         print()
         for name, seconds in self.small_calls.items():
             limit = goals.SMALL_CALLS.get(name)
-            asked = "" if limit is None else f" (asked: {limit:g}){' !' if seconds * 1e6 > limit else ''}"
+            asked = ""
+            if limit is not None and self.options.goals:
+                asked = f" (target: {limit:g}){' !' if seconds * 1e6 > limit else ''}"
             print(f"{name:<45} {seconds * 1e6:>6.2f} microseconds{asked}", flush=True)
 
     def run_scaling(self) -> None:
@@ -213,8 +229,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"level {get_cpu_level()}, {get_num_threads()} threads, {report.processor()}")
         for part in parts:
             getattr(run, f"run_{part}")()
-        print("\n" + "\n".join(report.goal_lines(run.goals())))
         results = run.results()
+        if options.goals:
+            print("\n" + "\n".join(report.goal_lines(run.goals())))
+        if sentence := summary(results["cases"], results["torch"]):
+            print("\n" + sentence)
     finally:
         set_cpu_level(before)
     if options.json:

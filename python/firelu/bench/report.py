@@ -17,28 +17,47 @@ from .measure import Timing
 _LIBRARIES = ("numpy", "scipy", "opencv-python-headless", "opencv-python", "torch")
 
 
-def header() -> str:
+LEGEND = (
+    "Ratios are to a copy of the same bytes: 1.0 is as fast as copying the data.",
+    "out: into an array that exists (out=). new: into one that the call allocates.",
+    "Other libraries: how many times firelu's time they take.",
+)
+
+
+def header(goals: bool = False) -> str:
     """Give the heads of the cases on arrays."""
-    return f"{'case':<40} {'copy':>9} {'with out':>9} {'ratio':>6} {'again':>6} {'goal':>6}  others, times firelu's"
-
-
-def row(timing: Timing) -> str:
-    """Give one line: times in milliseconds, ratios to the copy of the same bytes, peers in firelu's times."""
-    goal = "" if timing.limits is None else f"{timing.limits[0]:.2f}"
-    peers = ", ".join(f"{name} {seconds / timing.allocating:.1f}" for name, seconds in timing.peers.items())
+    goal = f" {'goal':>6} " if goals else ""
     return (
-        f"{timing.name:<40} {timing.copy * 1e3:>9.3f} {timing.with_out * 1e3:>9.3f} {timing.ratio:>6.2f} "
-        f"{timing.allocating_ratio:>6.2f} {goal:>6}{'!' if timing.missed else ' '} {peers}"
+        f"{'case':<40} {'copy, ms':>9} {'out, ms':>9} {'new, ms':>9} {'ratio out':>9} {'ratio new':>9}{goal}"
+        "  other libraries"
+    )
+
+
+def row(timing: Timing, goals: bool = False) -> str:
+    """Give one line: times in milliseconds, ratios to the copy of the same bytes, peers in firelu's times."""
+    goal = ""
+    if goals:
+        goal = f" {'' if timing.limits is None else f'{timing.limits[0]:.2f}':>6}{'!' if timing.missed else ' '}"
+    peers = ", ".join(f"{name} {seconds / timing.allocating:.1f} x" for name, seconds in timing.peers.items())
+    return (
+        f"{timing.name:<40} {timing.copy * 1e3:>9.3f} {timing.with_out * 1e3:>9.3f} {timing.allocating * 1e3:>9.3f} "
+        f"{timing.ratio:>9.2f} {timing.allocating_ratio:>9.2f}{goal}  {peers}"
     ).rstrip()
+
+
+def torch_header(memory: str) -> str:
+    """Give the heads of the cases through torch."""
+    title = f"torch, {memory} memory"
+    return f"{title:<40} {'copy, ms':>9} {'firelu.torch, ratio':>20} {'firelu, ratio':>14}  others"
 
 
 def torch_row(result: Mapping[str, Any]) -> str:
     """Give one line of a torch process: ours in copies, then the others in firelu.torch's times."""
     seconds, copy = result["seconds"], result["copy_seconds"]
     others = [name for name in seconds if not name.startswith("firelu")]
-    compared = [f"{name} {seconds[name] / seconds['firelu.torch']:.1f}" for name in others]
+    compared = [f"{name} {seconds[name] / seconds['firelu.torch']:.1f} x" for name in others]
     compared += [f"{name} left out ({reason})" for name, reason in result["left_out"].items()]
-    ours = f"{seconds['firelu.torch'] / copy:>12.2f} {seconds['firelu'] / copy:>8.2f}"
+    ours = f"{seconds['firelu.torch'] / copy:>20.2f} {seconds['firelu'] / copy:>14.2f}"
     return f"{result['name']:<40} {copy * 1e3:>9.3f} {ours}  {', '.join(compared)}"
 
 
@@ -64,7 +83,7 @@ def goal_lines(goals: Sequence[Goal]) -> list[str]:
     lines = [f"{len(goals) - len(missed)} of {len(goals)} goals met" + (", missed:" if missed else "")]
     for goal in missed:
         lines.append(
-            f"  {goal.what}: {goal.measured:.2f}, asked {'at least' if goal.at_least else 'at most'} {goal.limit:.2f}"
+            f"  {goal.what}: {goal.measured:.2f}, target {'at least' if goal.at_least else 'at most'} {goal.limit:.2f}"
         )
     return lines
 

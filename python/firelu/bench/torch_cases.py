@@ -152,9 +152,12 @@ def usable(runs: dict[str, Run]) -> Iterator[tuple[str, Run | Exception]]:
             yield name, run
 
 
-def measure(case: TorchCase, rounds: int) -> dict[str, Any]:
-    """Time a case; gives seconds by name, and in a few words why a call was left out."""
-    tried = dict(usable(case.runs))
+def measure(case: TorchCase, rounds: int, compiled: bool = True) -> dict[str, Any]:
+    """Time a case; gives seconds by name, and in a few words why a call was left out.
+
+    Compiling takes longer than all the rest: without it, what is compiled is not even tried.
+    """
+    tried = dict(usable({name: run for name, run in case.runs.items() if compiled or "compile" not in name}))
     left_out = {
         name: f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"
         for name, error in tried.items()

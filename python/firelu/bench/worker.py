@@ -16,6 +16,7 @@ from typing import Any
 from .._firelu import get_cpu_level, get_num_threads, set_cpu_level, set_num_threads
 from . import memory
 from .measure import make_malloc_reuse_memory
+from .summary import COMPARED
 
 
 class WorkerError(RuntimeError):
@@ -37,7 +38,7 @@ def results(job: str, **arguments: Any) -> Iterator[dict[str, Any]]:
             raise WorkerError(f"{job}: {last[0]}")
 
 
-def _torch(reuse_memory: bool, rounds: int, filter: str) -> Iterator[dict[str, Any]]:
+def _torch(reuse_memory: bool, rounds: int, filter: str, quick: bool) -> Iterator[dict[str, Any]]:
     if reuse_memory and not make_malloc_reuse_memory():
         raise WorkerError("this system's malloc cannot be told to keep memory")
     import torch
@@ -46,8 +47,8 @@ def _torch(reuse_memory: bool, rounds: int, filter: str) -> Iterator[dict[str, A
 
     torch.set_num_threads(get_num_threads())
     for name, build in torch_cases.all_cases().items():
-        if filter in name:
-            yield torch_cases.measure(build(), rounds)
+        if filter in name and (name in COMPARED or not quick):
+            yield torch_cases.measure(build(), rounds, compiled=not quick)
 
 
 def _torch_small_calls() -> Iterator[dict[str, Any]]:

@@ -9,17 +9,17 @@ from collections.abc import Sequence
 from typing import TextIO
 
 from .. import FireluError, __version__
-from . import bench, demo, doctor, ops
+from . import bench, demo, doctor, ops, resample
 from .terminal import Terminal, standard_output
 
-_COMMANDS = (doctor, ops, demo, bench)
+_COMMANDS = (doctor, ops, demo, bench, resample)
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="firelu",
         description="The operators behind StyleGAN-type and diffusion models, on the command line.",
-        epilog="`firelu COMMAND --help` says more about a command.",
+        epilog="Start with `firelu doctor`. `firelu COMMAND --help` has the options of a command.",
     )
     parser.add_argument("--version", action="version", version=f"firelu {__version__}")
     commands = parser.add_subparsers(title="commands", dest="command", metavar="COMMAND", required=True)

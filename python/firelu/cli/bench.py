@@ -13,7 +13,9 @@ if TYPE_CHECKING:
 
 def add_parser(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the sub-command; every option, `--help` among them, goes to the suite's own parser."""
-    parser = commands.add_parser("bench", help="time the operators", add_help=False)
+    parser = commands.add_parser(
+        "bench", help="measure speed on this machine, compared with torch and scipy", add_help=False
+    )
     parser.set_defaults(run=run)
 
 

@@ -1,4 +1,4 @@
-"""`firelu demo`: the main job end to end, with pictures."""
+"""`firelu demo`: the main job end to end, on images."""
 
 from __future__ import annotations
 
@@ -16,10 +16,9 @@ def add_parser(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the sub-command."""
     parser = commands.add_parser(
         "demo",
-        help="run the main job on pictures and write a page that shows them",
-        description="Run the operators on a generated picture or on one of yours: resampling with several kernels, a "
-        "blur kernel recovered through the gradient definitions, a toy diffusion, timings. Writes PNG files and one "
-        "HTML page. Needs firelu[demo].",
+        help="resample sample images (or yours) and write an HTML report",
+        description="Resample a generated image, or yours, with several kernels; recover a blur kernel by gradient "
+        "descent; sample a toy diffusion model; time it all. Writes PNG files and one HTML page. Needs firelu[demo].",
     )
     parser.add_argument(
         "-o",
@@ -27,9 +26,9 @@ def add_parser(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
         metavar="DIR",
         type=Path,
         default=Path("demo-output"),
-        help="where the pictures and the page go (demo-output)",
+        help="output folder (demo-output)",
     )
-    parser.add_argument("--image", metavar="FILE", type=Path, help="use this picture instead of a generated one")
+    parser.add_argument("--image", metavar="FILE", type=Path, help="use this image instead of a generated one")
     parser.set_defaults(run=run)
 
 
@@ -38,7 +37,7 @@ def run(options: argparse.Namespace, terminal: Terminal) -> int:
     try:
         from .. import demo
     except ModuleNotFoundError as error:
-        raise ImportError(f"needs {error.name}: pip install 'firelu[demo]'") from error
+        raise ImportError(f"needs {str(error.name).partition('.')[0]}: pip install 'firelu[demo]'") from error
     with terminal.progress(demo.STEPS) as progress:
         page = demo.run(options.output, options.image, progress.step)
     for section in page.sections:
@@ -46,5 +45,5 @@ def run(options: argparse.Namespace, terminal: Terminal) -> int:
         for finding in section.findings:
             terminal.paragraph(finding)
     terminal.line()
-    terminal.line(f"{len(page.pictures)} pictures and one page: {terminal.style(str(page.path), 'bold')}")
+    terminal.line(f"{len(page.pictures)} images and one page: {terminal.style(str(page.path), 'bold')}")
     return 0

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from argparse import _SubParsersAction
 
 _OPTIONAL = ("ml_dtypes", "torch", "scipy", "matplotlib", "PIL")
+_OF_DEMO = ("scipy", "matplotlib", "pillow")
 _DISTRIBUTIONS = {"PIL": "pillow"}
 _SETTINGS = (
     "FIRELU_NUM_THREADS",
@@ -39,10 +40,9 @@ def add_parser(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the sub-command."""
     parser = commands.add_parser(
         "doctor",
-        help="say what is installed, what would run where, and why",
-        description="Say what is installed, which processor level and GPUs are used and why, and check that the "
-        "operators compute what they should. The exit status is 1 where something is wrong; a machine without a "
-        "GPU is not wrong.",
+        help="show versions and CPU/GPU support, and run a self-test",
+        description="Show installed versions, which CPU instruction set and GPUs are used and why, and run a short "
+        "self-test. The exit status is 1 if something is wrong; a machine without a GPU is fine.",
     )
     parser.add_argument("--json", action="store_true", help="print everything as one JSON object")
     parser.add_argument("--cuda-selftest", action="store_true", help="run every CUDA kernel on the first GPU")
@@ -204,8 +204,23 @@ def _print(report: dict[str, Any], terminal: Terminal) -> None:
     terminal.line()
     if not report["problems"]:
         terminal.line(good("All is well."))
+        _print_next(report["versions"], terminal)
     for problem in report["problems"]:
         terminal.line(terminal.style("Problem: ", "red") + problem)
+
+
+def _print_next(versions: dict[str, str | None], terminal: Terminal) -> None:
+    """Say what a newcomer may want to do next, on this machine."""
+    missing = [name for name in _OF_DEMO if versions[name] is None]
+    steps = [
+        ("see it", "firelu demo" if not missing else "pip install 'firelu[demo]', then firelu demo"),
+        ("measure it", "firelu bench --quick"),
+    ]
+    if versions["torch"] is None:
+        steps.append(("with torch", "pip install 'firelu[torch]', then import firelu.torch"))
+    steps.append(("read", "https://firelu.github.io/firelu/quick-start/"))
+    terminal.heading("Next")
+    terminal.pairs(steps)
 
 
 def _print_operators(operators: dict[str, Any], terminal: Terminal, *, level: str, with_cuda: bool) -> None:

@@ -90,6 +90,7 @@ def _argument(schema: firelu.OpSchema, text: str) -> tuple[str, Any]:
     types: dict[str, Callable[[str], Any]] = {
         "int": int,
         "float": float,
+        "float | None": lambda text: None if text == "None" else float(text),
         "bool": lambda value: value.lower() in ("1", "true", "yes"),
     }
     known = {argument.name: types.get(argument.type, str) for argument in schema.args}
@@ -156,7 +157,8 @@ def _input_text(item: firelu.Input) -> str:
 
 
 def _argument_name(argument: firelu.Argument) -> str:
-    default = "required" if argument.default is None else f"= {argument.default!r}"
+    is_required = argument.default is None and not argument.type.endswith("| None")
+    default = "required" if is_required else f"= {argument.default!r}"
     return f"{argument.name}: {argument.type} {default}"
 
 

@@ -1,4 +1,4 @@
-"""The demo: every step on pictures, and one page that shows them. Needs Pillow, matplotlib and scipy.
+"""The demo: every step on images, and one page that shows them. Needs Pillow, matplotlib and scipy.
 
 `run` does the whole; each module beside this one is one section of the page.
 """
@@ -13,26 +13,26 @@ from .page import Page
 from .pictures import Pictures
 
 _SECTIONS = (
-    ("looking operators up by name", operators.section),
-    ("making a picture smaller", downsampling.section),
-    ("making a picture larger", upsampling.section),
+    ("making an image smaller", downsampling.section),
+    ("making an image larger", upsampling.section),
+    ("timing", timing.section),
     ("recovering a blur kernel", deblurring.section),
     ("sampling a toy diffusion", sampling.section),
-    ("timing", timing.section),
+    ("looking operators up by name", operators.section),
 )
 STEPS = len(_SECTIONS)
 
 
 def run(directory: Path, image: Path | None = None, step: Callable[[str], None] = lambda what: None) -> Page:
-    """Write pictures and `index.html` to a directory.
+    """Write images and `index.html` to a directory.
 
     Args:
         directory: where to write; made where it does not exist.
-        image: a picture file to use instead of the generated one.
+        image: an image file to use instead of the generated one.
         step: called with what begins now, `STEPS` times.
 
     Returns:
-        The page: its path, its sections and the paths of its pictures.
+        The page: its path, its sections and the paths of its images.
     """
     pictures = Pictures(directory, image)
     page = Page(directory / "index.html", pictures.source)

@@ -13,10 +13,9 @@ from .page import Section
 from .pictures import Array, Pictures, grey, show, signal_to_noise
 
 _TEXT = """
-A picture and its blurred copy are given; the blur is not. The net below says how the copy would come about and how far
-off it is; add_gradient_operators turns it into the net of its derivatives, by asking each operator for its gradient
-definition. Gradient descent on K then finds the blur. The derivative by X, asked for in the same way, sharpens the
-copy.
+Given an image and its blurred copy, find the blur. The net below blurs X with a kernel K and compares the result with
+the copy; add_gradient_operators adds its derivatives. Gradient descent on K finds the blur, and gradient descent on X
+then sharpens the copy.
 """
 _TAPS = 15
 _SIDE = 192
@@ -32,7 +31,7 @@ class _Loss:
         half = _TAPS // 2
         padding: dict[str, Any] = dict.fromkeys(("pad_x0", "pad_x1", "pad_y0", "pad_y1"), half)
         self.forward = [
-            firelu.create_operator("UpFirDn2d", ["X", "K"], ["Y"], **padding),
+            firelu.create_operator("UpFirDn2d", ["X", "K"], ["Y"], **padding, border="reflect"),
             firelu.create_operator("Sub", ["Y", "T"], ["E"]),
             firelu.create_operator("Mul", ["E", "E"], ["S"]),
             firelu.create_operator("ReduceSum", ["S"], ["L"]),
@@ -64,7 +63,7 @@ def _descend(
     curvature = 1.0
     for _ in range(12):  # power iteration: the gradient's change along a direction is the curvature there
         direction = gradient(start + direction / numpy.linalg.norm(direction))[1] - at_start
-        if not numpy.any(direction):  # a black picture says nothing about its blur
+        if not numpy.any(direction):  # a black image says nothing about its blur
             break
         curvature = float(numpy.linalg.norm(direction))
     value, before, run = start, start, 0
@@ -98,7 +97,7 @@ def section(pictures: Pictures) -> Section:
     sharp = numpy.ascontiguousarray(grey(pictures.scene)[..., top : top + side, left : left + side])
     truth = _stroke()
     noise = numpy.random.default_rng(1).standard_normal(sharp.shape).astype(numpy.float32) * _NOISE
-    blurred = firelu.upfirdn2d(sharp, truth, pad=_TAPS // 2) + noise
+    blurred = firelu.upfirdn2d(sharp, truth, pad=_TAPS // 2, border="reflect") + noise
     loss = _Loss(blurred)
 
     flat = numpy.full((_TAPS, _TAPS), 1 / _TAPS**2, dtype=numpy.float32)
@@ -109,7 +108,7 @@ def section(pictures: Pictures) -> Section:
     start, end = signal_to_noise(blurred, sharp), signal_to_noise(restored, sharp)
     plot = plt.figure(figsize=(12, 6.6), layout="constrained")
     axes = plot.subplot_mosaic([["sharp", "blurred", "restored"], ["truth", "kernel", "loss"]])
-    show(axes["sharp"], sharp, "the picture")
+    show(axes["sharp"], sharp, "the image")
     show(axes["blurred"], blurred, f"blurred, with noise: {start:.1f} dB")
     show(axes["restored"], restored, f"sharpened by gradient descent on X: {end:.1f} dB")
     for name, values, title in (
@@ -123,12 +122,12 @@ def section(pictures: Pictures) -> Section:
     axes["loss"].axhline(_NOISE**2, color="0.6", linewidth=0.8, linestyle="--")
     axes["loss"].annotate("the noise", (0, _NOISE**2), textcoords="offset points", xytext=(4, 4), color="0.4")
     axes["loss"].set(title="mean square error", xlabel="step")
-    caption = "A blur found from a picture and its blurred copy, and the copy sharpened with it."
+    caption = "A blur kernel found from an image and its blurred copy, and the copy sharpened with it."
     findings = [
         f"The blur kernel was found to within {100 * error:.1f} % (sum of absolute differences) in "
         f"{_KERNEL_STEPS} steps; the error fell from {losses[0]:.1e} to {losses[-1]:.1e}, where the noise is "
         f"{_NOISE**2:.1e}.",
-        f"With it the blurred picture went from {start:.1f} dB to {end:.1f} dB.",
+        f"With it the blurred image went from {start:.1f} dB to {end:.1f} dB.",
     ]
     code = "\n".join(
         [*(f"forward   {step!r}" for step in loss.forward), *(f"backward  {step!r}" for step in loss.backward["K"])]

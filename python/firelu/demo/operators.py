@@ -12,9 +12,9 @@ from .page import Section
 from .pictures import Pictures
 
 _TEXT = """
-An operator has a name, a schema and a gradient. The gradient is no code of its own: it is a list of definitions that
-name operators again, so derivatives of derivatives come by asking once more. Below are the two activations, looked up
-by name, with the derivative that their definitions give.
+An operator has a name, a schema and a gradient. A gradient is itself a list of operators, so you can differentiate it
+again to get higher-order derivatives. Below are two activations, looked up by name, with the derivatives that their
+definitions give.
 """
 
 

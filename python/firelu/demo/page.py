@@ -1,4 +1,4 @@
-"""The HTML page: sections of text, pictures, tables and definitions."""
+"""The HTML page: sections of text, images, tables and definitions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import firelu
 
 @dataclass
 class Figure:
-    """A picture of the page: its file beside the page, and what it shows."""
+    """An image of the page: its file beside the page, and what it shows."""
 
     path: Path
     caption: str
@@ -32,7 +32,11 @@ class Section:
     table: list[list[str]] = field(default_factory=list)
     """Rows of cells, the titles first."""
     gallery: list[Figure] = field(default_factory=list)
-    """Pictures in their own size, pixel for pixel."""
+    """Images in their own size, pixel for pixel."""
+    hero: list[Figure] = field(default_factory=list)
+    """Of the gallery, what stands at the top of the page."""
+    summary: str = ""
+    """One line for the top of the page."""
 
 
 @dataclass
@@ -45,7 +49,7 @@ class Page:
 
     @property
     def pictures(self) -> list[Path]:
-        """Every picture of the page."""
+        """Every image of the page."""
         return [figure.path for section in self.sections for figure in section.figures + section.gallery]
 
     def write(self) -> None:
@@ -55,6 +59,8 @@ class Page:
             version=escape(firelu.__version__),
             source=escape(self.source),
             machine=escape(machine),
+            hero="".join(_figure(figure, "own") for section in self.sections for figure in section.hero),
+            summary="".join(f"<li>{escape(s.summary)}</li>" for s in self.sections if s.summary),
             contents="".join(f'<li><a href="#s{i}">{escape(s.title)}</a></li>' for i, s in enumerate(self.sections)),
             sections="".join(_section(i, section) for i, section in enumerate(self.sections)),
         )
@@ -81,10 +87,10 @@ def _section(number: int, section: Section) -> str:
         cells = "".join(f"<th>{escape(title)}</th>" for title in titles)
         body = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
         parts.append(f'<div class="scroll"><table><tr>{cells}</tr>{body}</table></div>')
-    if section.findings:
+    if section.findings and not section.table:  # a table says the same
         parts.append("<ul class='findings'>" + "".join(f"<li>{escape(f)}</li>" for f in section.findings) + "</ul>")
     if section.gallery:
-        parts.append("<details><summary>The pictures in their own size</summary><div class='gallery'>")
+        parts.append("<details><summary>The images at their own size</summary><div class='gallery'>")
         parts += [_figure(figure, "own") for figure in section.gallery]
         parts.append("</div></details>")
     return "\n".join([*parts, "</section>\n"])
@@ -96,16 +102,17 @@ _PAGE = Template("""<!doctype html>
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <link rel="icon" href="data:,">
-<title>firelu: what it does, in pictures</title>
+<title>firelu demo</title>
 <style>
-  :root { color-scheme: light dark; --line: #8884; --soft: #8881; --mark: #c2410c; }
+  :root { color-scheme: light dark; --line: #8884; --soft: #8881; --mark: #c2410c; --quiet: #595959; }
+  @media (prefers-color-scheme: dark) { :root { --mark: #fb923c; --quiet: #a6a6a6; } }
   body { font: 17px/1.6 system-ui, sans-serif; max-width: 68rem; margin: 0 auto; padding: 2rem 1.2rem 5rem; }
   h1 { font-size: 2.1rem; line-height: 1.2; margin: 0 0 .3rem; }
   h2 { font-size: 1.45rem; margin: 3.2rem 0 .6rem; padding-top: .8rem; border-top: 1px solid var(--line); }
   p, ul, ol { max-width: 46rem; }
-  .facts { color: #777; font-size: .9rem; }
+  .facts { color: var(--quiet); font-size: .9rem; }
   figure { margin: 1.2rem 0; }
-  figcaption { color: #777; font-size: .9rem; max-width: 46rem; }
+  figcaption { color: var(--quiet); font-size: .9rem; max-width: 46rem; }
   img { display: block; max-width: 100%; height: auto; background: #fff; border-radius: 6px; }
   .gallery { display: flex; flex-wrap: wrap; gap: 1rem; }
   .gallery figure { margin: 0; }
@@ -122,8 +129,11 @@ _PAGE = Template("""<!doctype html>
 </style>
 </head>
 <body>
-<h1>firelu, in pictures</h1>
-<p class="facts">firelu $version &middot; picture: $source &middot; $machine</p>
+<h1>What firelu does</h1>
+<div class="gallery">$hero</div>
+<ul class="findings">$summary</ul>
+<p class="facts">firelu $version &middot; image: $source &middot; $machine &middot;
+<a href="https://firelu.github.io/firelu/">documentation</a></p>
 <ol>$contents</ol>
 $sections
 </body>

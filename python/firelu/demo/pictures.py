@@ -1,4 +1,4 @@
-"""Pictures: made, read, filtered in the frequency domain, and written."""
+"""Images: made, read, filtered in the frequency domain, and written."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import math
 from pathlib import Path
 from typing import Any
 
+import firelu
 import matplotlib as mpl
 import numpy
 from numpy.typing import NDArray
@@ -16,6 +17,8 @@ mpl.use("Agg")  # no window is opened, wherever this runs
 import matplotlib.pyplot as plt
 from matplotlib.figure import Figure as Plot
 
+from .cloth import cloth
+from .kernels import windowed_sinc
 from .page import Figure
 
 Array = NDArray[Any]
@@ -37,14 +40,14 @@ plt.rcParams.update(
 
 
 class Pictures:
-    """The pictures the demo works on, [1, 3, H, W] float32 in 0 to 1, and where its files go."""
+    """The images the demo works on, [1, 3, H, W] float32 in 0 to 1, and where its files go."""
 
     def __init__(self, directory: Path, image: Path | None) -> None:
         directory.mkdir(parents=True, exist_ok=True)
         self._directory = directory
         if image is None:
             self.source = "generated"
-            self.fine, self.scene = zone_plate(SIZE), scene(SIZE)
+            self.fine, self.scene = _fine(), scene(SIZE)
         else:
             self.source = image.name
             self.fine = self.scene = read(image)
@@ -62,6 +65,12 @@ class Pictures:
         plot.savefig(path, metadata={"Software": None}, facecolor="white")
         plt.close(plot)
         return Figure(path, caption)
+
+
+def _fine() -> Array:
+    """Give the cloth at 640 x 800, made twice as large: drawn at once it would have aliases of its own."""
+    kernel = firelu.make_kernel(windowed_sinc(12))
+    return numpy.asarray(firelu.downsample2d(cloth(1280, 1600), kernel, 2, border="reflect"))
 
 
 def read(path: Path) -> Array:
@@ -90,18 +99,6 @@ def _plain(image: Image.Image) -> Image.Image:
         # What is transparent has a colour too, which nobody was meant to see.
         return Image.alpha_composite(Image.new("RGBA", image.size, "white"), image).convert("RGB")
     return image.convert("RGB")
-
-
-def zone_plate(size: int) -> Array:
-    """Rings that get finer outwards, up to one line a pixel: where a filter fails, false rings appear."""
-    y, x = numpy.mgrid[:size, :size] - (size - 1) / 2
-    radius = numpy.hypot(x, y)
-    rings = 0.5 + 0.5 * numpy.cos(numpy.pi * radius**2 / size)
-    inside = numpy.clip((0.49 * size - radius) / 8, 0, 1)  # the rim is soft, so that it has no frequencies of its own
-    tint = numpy.stack([0.6 + 0.4 * numpy.cos(numpy.arctan2(y, x) - angle) for angle in (0.0, 2.1, 4.2)])
-    ground = 0.35 + 0.2 * numpy.stack([x, y, -x]) / size
-    picture = ground + inside * (rings * (0.55 + 0.45 * tint) - ground)
-    return numpy.asarray(picture[None], dtype=numpy.float32)
 
 
 def scene(size: int) -> Array:
@@ -198,6 +195,6 @@ def interior(picture: Array, border: int) -> Array:
 def show(axis: Any, picture: Array, title: str = "") -> None:
     """Draw [1, C, H, W] or [H, W] without axes."""
     values = picture if picture.ndim == 2 else numpy.clip(picture[0].transpose(1, 2, 0), 0, 1)
-    axis.imshow(values, cmap="gray", vmin=0, vmax=1, interpolation="nearest")
+    axis.imshow(values, cmap="gray", vmin=0, vmax=1, interpolation="antialiased")  # nearest would draw aliases
     axis.set_title(title)
     axis.set_axis_off()

@@ -25,6 +25,7 @@ noisy point, is a formula for such a cloud, so nothing stands between the helper
 """
 _TRAINED_STEPS = 1000
 _POINTS = 3000
+_COLOURS = {"linear": "#c2410c", "sqrt_linear": "#1d4ed8", "sqrt": "#9ca3af", "cosine": "#1f2937"}
 _SPREAD = 0.015  # the standard deviation of the data around each centre
 
 
@@ -95,14 +96,14 @@ def section(pictures: Pictures) -> Section:
     cases = [("linear", 5, 0.0), ("linear", 20, 0.0), ("linear", 20, 1.0), ("cosine", 20, 0.0), ("cosine", 20, 1.0)]
     plot, axes = plt.subplots(2, 3, figsize=(13, 5.2), layout="constrained")
     for name in ("linear", "sqrt_linear", "sqrt", "cosine"):
-        axes[0, 0].plot(numpy.cumprod(1 - make_beta_schedule(name, _TRAINED_STEPS)), label=name)
-    axes[0, 0].set(title="what is left of the data", xlabel="step of 1000")
+        axes[0, 0].plot(numpy.cumprod(1 - make_beta_schedule(name, _TRAINED_STEPS)), label=name, color=_COLOURS[name])
+    axes[0, 0].set(title="share of the signal that is left", xlabel="step of 1000")
     axes[0, 0].legend(frameon=False, fontsize=8)
     for axis, (schedule, count, eta) in zip(axes.flat[1:], cases, strict=True):
         (points,) = _sample(centres, schedule, count, eta)
         distance = _distance(points, centres)
         table.append([schedule, str(count), f"{eta:g}", f"{distance:.3f}"])
-        _scatter(axis, points, f"{schedule}, {count} steps, eta {eta:g}: {distance:.3f}")
+        _scatter(axis, points, f"{schedule}, {count} steps, eta {eta:g}:\ndistance {distance:.3f}")
     choices = pictures.plot("diffusion_choices", plot, "The schedules, and what the number of steps and eta change.")
     finding = "Root-mean-square distance to the data: " + ", ".join(
         f"{schedule} in {count} steps with eta {eta} {distance}" for schedule, count, eta, distance in table[1:]

@@ -1,7 +1,8 @@
 """Helpers for diffusion models: schedules, DDIM sampling, time embeddings and small torch modules.
 
-Schedules and sampling need numpy alone. Functions of arrays take numpy or torch and answer in kind. The
-torch modules (`AlphaBlender`, `checkpoint`, ...) import torch when they are first used, never before.
+Schedules and sampling need numpy alone. Array functions accept numpy arrays or torch tensors and return
+the same type. The torch modules (`AlphaBlender`, `checkpoint`, ...) import torch when they are first used, never
+before.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from ._arrays import TORCH_MISSING, StepRangeError
 from .configuration import instantiate_from_config
 from .embeddings import mean_flat, timestep_embedding
+from .sampler import ddim_sample
 from .sampling import extract_into_tensor, make_ddim_sampling_parameters, make_ddim_timesteps, noise_like
 from .schedules import betas_for_alpha_bar, make_beta_schedule, rescale_zero_terminal_snr
 
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
 __all__ = [
     "StepRangeError",
     "betas_for_alpha_bar",
+    "ddim_sample",
     "extract_into_tensor",
     "instantiate_from_config",
     "make_beta_schedule",

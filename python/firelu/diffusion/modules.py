@@ -16,11 +16,11 @@ ModuleT = TypeVar("ModuleT", bound=nn.Module)
 class AlphaBlender(nn.Module):
     """Blends a spatial and a temporal branch: `alpha * x_spatial + (1 - alpha) * x_temporal`.
 
-    | merge_strategy | alpha |
-    |---|---|
-    | `"fixed"` | the buffer `mix_factor` |
-    | `"learned"` | the sigmoid of the parameter `mix_factor` |
-    | `"learned_with_images"` | the same, but 1 for the frames that `image_only_indicator` marks |
+    alpha, by merge_strategy:
+
+    - `"fixed"`: the buffer `mix_factor`
+    - `"learned"`: the sigmoid of the parameter `mix_factor`
+    - `"learned_with_images"`: the same, but 1 for the frames that `image_only_indicator` marks
 
     `mix_factor` has shape `[1]` and is the module's only state. `rearrange_pattern` is the einops pattern
     that brings alpha from `[batch, time]` to a shape that broadcasts over the branches.

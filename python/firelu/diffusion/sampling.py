@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from ._arrays import as_array, check_steps, count, is_torch, kind, like, require_torch, to_float64
 
-DISCRETIZATIONS = ("uniform", "quad")
+DISCRETIZATIONS = ("uniform", "quad", "trailing")
 """The methods that `make_ddim_timesteps` knows."""
 
 
@@ -27,17 +27,21 @@ def make_ddim_timesteps(
     For every `1 <= num_ddim_timesteps <= num_ddpm_timesteps` the steps rise strictly and lie in
     `0 .. num_ddpm_timesteps - 1`. `"uniform"` spaces them evenly; `"quad"` by the squares of an even
     spacing up to 80 % of the schedule, so densely near the image. Both start at 1 where there is room.
+    `"trailing"` spaces them evenly back from the last step, which it always visits: a schedule from
+    `rescale_zero_terminal_snr` needs that.
 
     The original formula gives that only sometimes: with 1000 steps "uniform" returns 28 for 27, one of
     them outside the schedule, and "quad" repeats steps from 30 on. Where it gives that many
     valid steps the result here is the same. `legacy=True` returns what the original returns, flaws
-    included, for every count it has an answer for.
+    included, for every count it has an answer for; it has no "trailing".
 
     `verbose` prints the steps. `ValueError` where `num_ddim_timesteps` is out of range,
     `NotImplementedError` for an unknown method.
 
     >>> make_ddim_timesteps("uniform", 10, 100, verbose=False)
     array([ 1, 11, 21, 31, 41, 51, 61, 71, 81, 91])
+    >>> make_ddim_timesteps("trailing", 10, 100, verbose=False)
+    array([ 9, 19, 29, 39, 49, 59, 69, 79, 89, 99])
     """
     function = "make_ddim_timesteps"
     if ddim_discr_method not in DISCRETIZATIONS:
@@ -52,6 +56,8 @@ def make_ddim_timesteps(
         raise ValueError(f"{function}: num_ddim_timesteps must be at most num_ddpm_timesteps = {total}, got {wanted}")
     if ddim_discr_method == "quad":
         base = (np.linspace(0, np.sqrt(total * 0.8), wanted) ** 2).astype(np.int64) + 1
+    elif ddim_discr_method == "trailing":
+        base = np.round(np.arange(1, wanted + 1) * (total / wanted)).astype(np.int64) - 1
     elif legacy:
         base = np.arange(0, total, total // wanted, dtype=np.int64) + 1
     else:

@@ -28,13 +28,13 @@ def make_beta_schedule(
 ) -> NDArray[np.float64]:
     """Return the betas of a named schedule, float64 of shape `[n_timestep]`.
 
-    | name | beta_i, for i = 0 .. n-1 |
-    |---|---|
-    | `"linear"`, alias `"scaled_linear"` | the **square** of a straight line from sqrt(start) to sqrt(end) |
-    | `"sqrt_linear"` | the straight line from start to end |
-    | `"sqrt"` | the square root of that straight line |
-    | `"cosine"` | 1 - a(i+1)/a(i), a(j) = cos^2(pi/2 (j/n + s)/(1 + s)), clipped to [0, 0.999] |
-    | `"squaredcos_cap_v2"` | the same with s = 0.008 whatever `cosine_s` is, capped at 0.999 |
+    beta_i, for i = 0 .. n-1, by name:
+
+    - `"linear"`, alias `"scaled_linear"`: the **square** of a straight line from sqrt(start) to sqrt(end)
+    - `"sqrt_linear"`: the straight line from start to end
+    - `"sqrt"`: the square root of that straight line
+    - `"cosine"`: 1 - a(i+1)/a(i), a(j) = cos^2(pi/2 (j/n + s)/(1 + s)), clipped to [0, 0.999]
+    - `"squaredcos_cap_v2"`: the same with s = 0.008 whatever `cosine_s` is, capped at 0.999
 
     The names are those of the latent-diffusion code, where "linear" is linear in the square root.
     Other libraries call the straight line "linear": that is "sqrt_linear" here.

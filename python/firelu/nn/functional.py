@@ -8,9 +8,41 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from .. import activations as _activations
 from .. import functional as _functional
 
-__all__ = ["fused_leaky_relu", "leaky_relu", "upfirdn2d"]
+__all__ = ["bias_act", "fused_leaky_relu", "leaky_relu", "upfirdn2d"]
+
+
+def bias_act(
+    input_: Any,
+    bias: Any = None,
+    act: str = "linear",
+    *,
+    alpha: float | None = None,
+    gain: float | None = None,
+    clamp: float | None = None,
+    axis: int = 1,
+) -> Any:
+    """Add a bias, apply an activation and a gain, and clip: ``clip(gain * f(input_ + bias), -clamp, clamp)``.
+
+    Args:
+        input_: a tensor of any shape with the axis of the channels.
+        bias: (C,), or None.
+        act: linear, relu, lrelu, tanh, sigmoid, elu, selu, softplus or swish.
+        alpha: the slope of lrelu; None is 0.2.
+        gain: what the activation is multiplied by; None is sqrt 2 for relu, lrelu and swish, else 1.
+        clamp: how large the result may be; None means any size.
+        axis: the axis of the channels.
+
+    Returns:
+        A tensor of the input's shape and dtype.
+
+    >>> import firelu
+    >>> bias_act(firelu.Tensor([[-2.0, 1.0]]), firelu.Tensor([1.0, 1.0]), "lrelu", alpha=0.5, gain=2.0)
+    Tensor([[-1.,  4.]])
+    """
+    return _activations.bias_act(input_, bias, act, alpha=alpha, gain=gain, clamp=clamp, axis=axis)
 
 
 def leaky_relu(input_: Any, negative_slope: float = 0.01) -> Any:
@@ -64,6 +96,7 @@ def upfirdn2d(
     *,
     flip_kernel: bool = False,
     gain: float = 1.0,
+    border: str = "constant",
 ) -> Any:
     """Upsample, pad, filter, downsample; see `firelu.upfirdn2d`.
 
@@ -75,6 +108,7 @@ def upfirdn2d(
         pad: an int, (before, after) for both axes, or (x0, x1, y0, y1); negative crops.
         flip_kernel: correlate instead of convolving.
         gain: what the result is multiplied by.
+        border: what padding is filled with: "constant" (zeros), "edge", "reflect", "symmetric" or "wrap".
 
     Returns:
         (..., OH, OW) of the input's dtype, ``OH = (H * up + pad0 + pad1 - KH) // down + 1``.
@@ -83,4 +117,4 @@ def upfirdn2d(
     >>> upfirdn2d(firelu.Tensor([[1.0, 2.0]]), firelu.Tensor([[1.0, 1.0]]), pad=(1, 0, 0, 0))
     Tensor([[1., 3.]])
     """
-    return _functional.upfirdn2d(input_, kernel, up, down, pad, flip_kernel=flip_kernel, gain=gain)
+    return _functional.upfirdn2d(input_, kernel, up, down, pad, flip_kernel=flip_kernel, gain=gain, border=border)

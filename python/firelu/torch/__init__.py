@@ -14,27 +14,54 @@ except ModuleNotFoundError as _missing:
     raise ImportError('firelu.torch needs torch 2.6 or later: pip install "firelu[torch]"') from _missing
 
 from . import decompositions
+from .alias_free import (
+    Activation1d,
+    DownSample1d,
+    FilteredLeakyReLU,
+    LowPassFilter1d,
+    Snake,
+    Snake1d,
+    SnakeBeta,
+    UpSample1d,
+)
 from .bridge import register
-from .functional import fused_leaky_relu, leaky_relu, upfirdn2d, upfirdn2d_native
+from .filtered import filtered_lrelu, filtered_snake, snake
+from .functional import bias_act, fused_leaky_relu, leaky_relu, upfirdn1d, upfirdn2d, upfirdn2d_native
 from .functions import FusedLeakyReLUFunction, FusedLeakyReLUFunctionBackward, UpFirDn2d, UpFirDn2dBackward
-from .modules import FusedLeakyReLU, UpFirDnDownsample, UpFirDnSmooth, UpFirDnUpsample
+from .modules import BiasAct, FusedLeakyReLU, UpFirDnDownsample, UpFirDnSmooth, UpFirDnUpsample
+from .resampling import resample
 from .sharding import register_with_dtensor as _register_with_dtensor
 
 _register_with_dtensor()
 
 __all__ = [
+    "Activation1d",
+    "BiasAct",
+    "DownSample1d",
+    "FilteredLeakyReLU",
     "FusedLeakyReLU",
     "FusedLeakyReLUFunction",
     "FusedLeakyReLUFunctionBackward",
+    "LowPassFilter1d",
+    "Snake",
+    "Snake1d",
+    "SnakeBeta",
     "UpFirDn2d",
     "UpFirDn2dBackward",
     "UpFirDnDownsample",
     "UpFirDnSmooth",
     "UpFirDnUpsample",
+    "UpSample1d",
+    "bias_act",
     "decompositions",
+    "filtered_lrelu",
+    "filtered_snake",
     "fused_leaky_relu",
     "leaky_relu",
     "register",
+    "resample",
+    "snake",
+    "upfirdn1d",
     "upfirdn2d",
     "upfirdn2d_native",
 ]

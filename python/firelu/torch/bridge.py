@@ -10,7 +10,8 @@ import torch
 from .. import _firelu
 from .._firelu import OpSchema, TorchOperator
 from ..errors import ArgumentError
-from . import autocast, autograd, batching, direct, fake, private
+from . import autocast, autograd, batching, direct, fake, gradients, private
+from .operators import RULES
 from .signature import Signature, check_spelling
 
 #: What the compiler must know: the operators are written for it, and an output's strides follow an input's.
@@ -21,15 +22,20 @@ _TAGS = (
 
 
 def _new_library() -> Any:
-    """Give the home of the operators. That of an earlier import, whole or broken off, makes room first."""
-    earlier = getattr(_firelu, "torch_library", None)
-    if earlier is not None and private.destroy_library is not None:
-        private.destroy_library(earlier)
+    """Give a home for operators, remembered beyond this module: a second import of it takes the first one's back."""
     library: Any = torch.library.Library("firelu", "FRAGMENT")  # type: ignore[no-untyped-call]
-    vars(_firelu)["torch_library"] = library
+    vars(_firelu).setdefault("torch_libraries", []).append(library)
     return library
 
 
+def _take_back(libraries: list[Any]) -> None:
+    if private.destroy_library is not None:
+        while libraries:
+            private.destroy_library(libraries.pop())
+
+
+# Those of an earlier import, whole or broken off, make room first.
+_take_back(getattr(_firelu, "torch_libraries", []))
 _LIBRARY = _new_library()
 _LOCK = threading.RLock()
 _BRIDGED: dict[str, Bridged] = {}
@@ -38,29 +44,30 @@ _BRIDGED: dict[str, Bridged] = {}
 class Bridged:
     """One operator on both sides."""
 
-    def __init__(self, schema: OpSchema) -> None:
+    def __init__(self, schema: OpSchema, library: Any) -> None:
         self.schema = schema
+        self.library = library
         self.signature = Signature(schema)
         check_spelling(schema, self.signature)
         self.kernel = TorchOperator(schema.name)
         name = self.signature.name
         _check_free(schema.name, name)
-        _LIBRARY.define(self.signature.declaration, tags=_TAGS)
+        library.define(self.signature.declaration, tags=_TAGS)
         self.overload: Any = getattr(torch.ops.firelu, name).default
         for key in ("CPU", "CUDA"):
-            _LIBRARY.impl(name, self.kernel, key)
+            library.impl(name, self.kernel, key)
         self.recorder = autograd.Recorder(self)
         record = autograd.recorder(self) if autograd.IS_AVAILABLE else None
         if record is None:
-            autograd.register_public(self, _LIBRARY)
+            autograd.register_public(self, library)
         else:
-            _LIBRARY.impl(name, autograd.kernel(self, record), "Autograd", with_keyset=True)
+            library.impl(name, autograd.kernel(self, record), "Autograd", with_keyset=True)
         self.call = direct.caller(self, record)
         for device in ("CPU", "CUDA"):
-            _LIBRARY.impl(name, autocast.kernel(self, device), f"Autocast{device}")
+            library.impl(name, autocast.kernel(self, device), f"Autocast{device}")
         self.fake = fake.kernel(self)
-        torch.library.register_fake(f"firelu::{name}", self.fake, lib=_LIBRARY)
-        torch.library.register_vmap(f"firelu::{name}", batching.rule(self), lib=_LIBRARY)
+        torch.library.register_fake(f"firelu::{name}", self.fake, lib=library)
+        torch.library.register_vmap(f"firelu::{name}", batching.rule(self), lib=library)
 
 
 def _check_free(operator: str, name: str) -> None:
@@ -75,8 +82,26 @@ def bridged(operator: str) -> Bridged:
     """Give an operator of the registry as a torch operator, registered on first use."""
     with _LOCK:
         if operator not in _BRIDGED:
-            _BRIDGED[operator] = Bridged(_firelu.schema(operator))
+            # A user's operator has a library of its own, so that it can be taken back alone.
+            library = _LIBRARY if operator in RULES else _new_library()
+            _BRIDGED[operator] = Bridged(_firelu.schema(operator), library)
         return _BRIDGED[operator]
+
+
+def forget(operator: str) -> None:
+    """Take back what torch knows of an operator that was replaced in the registry; the next use declares the new one.
+
+    Raises:
+        ArgumentError: this torch cannot take an operator back.
+    """
+    with _LOCK:
+        known = _BRIDGED.pop(operator, None)
+        if known is None:
+            return
+        if private.destroy_library is None:
+            raise ArgumentError(f"{operator}: name: got a name that this torch keeps, takes another for a new operator")
+        _take_back([known.library])
+        gradients.forget_plans()
 
 
 def register(operator: str) -> Any:

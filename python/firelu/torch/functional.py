@@ -9,12 +9,14 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from ..errors import ArgumentError
+from ..errors import ArgumentError, ShapeError
 from ..functional import _paddings, _pair
+from ..signals import in_two_dimensions, padding, place
 from .bridge import bridged
 
 _LEAKY_RELU = bridged("LeakyRelu").call
 _FUSED_LEAKY_RELU = bridged("FusedLeakyRelu").call
+_BIAS_ACT = bridged("BiasAct").call
 _UPFIRDN2D = bridged("UpFirDn2d").call
 
 Factor = int | Sequence[int]
@@ -66,6 +68,38 @@ def fused_leaky_relu(
     return result
 
 
+def bias_act(
+    input: Tensor,
+    bias: Tensor | None = None,
+    act: str = "linear",
+    *,
+    alpha: float | None = None,
+    gain: float | None = None,
+    clamp: float | None = None,
+    axis: int = 1,
+) -> Tensor:
+    """Add a bias for each channel, apply an activation and a gain, and clip, in one pass over memory.
+
+    Args:
+        input: any shape, such as (N, C, H, W) or (N, C).
+        bias: (C,) of the input's dtype, or float32 beside a half-precision input; None for no bias.
+        act: linear, relu, lrelu, tanh, sigmoid, elu, selu, softplus or swish.
+        alpha: the slope of lrelu; None is 0.2.
+        gain: what the activation is multiplied by; None is sqrt 2 for relu, lrelu and swish, else 1.
+        clamp: how large the result may be; None means any size.
+        axis: the axis of the channels.
+
+    Returns:
+        ``clip(gain * f(input + bias), -clamp, clamp)``, a new tensor of the input's shape, dtype and memory order.
+
+    >>> import torch, firelu.torch
+    >>> firelu.torch.bias_act(torch.tensor([[1.0, -1.0]]), torch.tensor([0.5, -0.5]), "lrelu", gain=2.0)
+    tensor([[ 3.0000, -0.6000]])
+    """
+    result: Tensor = _BIAS_ACT(input, bias, act, 0.2 if alpha is None else alpha, gain, clamp, axis)
+    return result
+
+
 def upfirdn2d(
     input: Tensor,
     kernel: Tensor,
@@ -75,6 +109,7 @@ def upfirdn2d(
     *,
     flip_kernel: bool = False,
     gain: float = 1.0,
+    border: str = "constant",
 ) -> Tensor:
     """Insert zeros, pad or crop, convolve with a FIR kernel, and keep every ``down``-th sample.
 
@@ -86,6 +121,8 @@ def upfirdn2d(
         pad: an int; (before, after), the same on both axes; or (x0, x1, y0, y1). Negative numbers crop.
         flip_kernel: correlate instead of convolving.
         gain: what the kernel is multiplied by.
+        border: what padding is filled with: "constant" (zeros), "edge", "reflect", "symmetric" or "wrap", decided on
+            the input before zeros are inserted; "zeros", "replicate" and "circular" are other names.
 
     Returns:
         (N, C, OH, OW) of the input's dtype and memory order, where
@@ -99,14 +136,65 @@ def upfirdn2d(
         kernel = _outer_square(kernel, input)
     # What nearly everyone passes is read without a further call: it shows in the time of a small picture.
     result: Tensor
-    plain = flip_kernel is False and type(gain) is float and gain == 1.0
+    plain = flip_kernel is False and type(gain) is float and gain == 1.0 and border == "constant"
     if plain and type(up) is int and type(down) is int and type(pad) is tuple and len(pad) == 2:
         x0, x1 = pad
         result = _UPFIRDN2D(input, kernel, up, up, down, down, x0, x1, x0, x1)
     else:
         factors = (*_pair("up", up), *_pair("down", down), *_paddings(pad))
-        result = _UPFIRDN2D(input, kernel, *factors, flip_kernel, gain)
+        result = _UPFIRDN2D(input, kernel, *factors, flip_kernel, gain, border)
     return result
+
+
+def upfirdn1d(
+    input: Tensor,
+    kernel: Tensor,
+    up: int = 1,
+    down: int = 1,
+    pad: Factor = (0, 0),
+    *,
+    axis: int = -1,
+    flip_kernel: bool = False,
+    gain: float = 1.0,
+    border: str = "constant",
+) -> Tensor:
+    """Filter along one axis, as `upfirdn2d` does along two.
+
+    Args:
+        input: any shape but that of a number, such as (N, C, T).
+        kernel: (K,) of any float dtype.
+        up: how many samples each one becomes.
+        down: every how many samples one is kept.
+        pad: an int, or (before, after). Negative numbers crop.
+        axis: the axis that is filtered.
+        flip_kernel: correlate instead of convolving.
+        gain: what the kernel is multiplied by.
+        border: what padding is filled with: "constant" (zeros), "edge", "reflect", "symmetric" or "wrap".
+
+    Returns:
+        A tensor of the input's dtype and memory order, with ``(T * up + pad0 + pad1 - K) // down + 1`` samples along
+        the axis. Both tensors get gradients.
+
+    >>> import torch, firelu.torch
+    >>> firelu.torch.upfirdn1d(torch.tensor([1.0, 2.0, 3.0]), torch.ones(2), pad=(1, 0), border="edge")
+    tensor([2., 3., 5.])
+    """
+    axis = place(axis, input.shape)
+    if kernel.dim() != 1:
+        raise ShapeError(f"upfirdn1d: kernel: got {tuple(kernel.shape)}, takes (K,)")
+    arguments = (up, down, padding(pad), flip_kernel, gain, border)
+    rows = in_two_dimensions(arguments, True)
+    if input.dim() == 1 or input.numel() == 0:
+        # A row of its own: beside it there may be no samples.
+        row = input.movedim(axis, -1).unsqueeze(-2)
+        return upfirdn2d(row, kernel.unsqueeze(0), **rows).squeeze(-2).movedim(-1, axis)
+    dense = [other for other in range(input.dim()) if other != axis and input.stride(other) == 1]
+    if input.stride(axis) != 1 and dense:
+        # Columns are filtered where another axis has its samples side by side.
+        columns = input.movedim((axis, dense[-1]), (-2, -1))
+        filtered = upfirdn2d(columns, kernel.unsqueeze(1), **in_two_dimensions(arguments, False))
+        return filtered.movedim((-2, -1), (axis, dense[-1]))
+    return upfirdn2d(input.movedim(axis, -1), kernel.unsqueeze(0), **rows).movedim(-1, axis)
 
 
 def _outer_square(taps: Tensor, input: Tensor) -> Tensor:

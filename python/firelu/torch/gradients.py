@@ -190,6 +190,12 @@ def _plan(request: Request, given: tuple[bool, ...]) -> Plan:
     return _translate(request.operator, definitions, gradients, known)
 
 
+def forget_plans() -> None:
+    """Forget every plan: an operator that some of them call was replaced."""
+    _plan.cache_clear()
+    _forward_plan.cache_clear()
+
+
 def tangents(
     request: Request,
     inputs: Sequence[torch.Tensor | None],

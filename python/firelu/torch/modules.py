@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from ..errors import ArgumentError
-from .functional import fused_leaky_relu, kernel_device, kernel_on_cpu, upfirdn2d
+from .functional import bias_act, fused_leaky_relu, kernel_device, kernel_on_cpu, upfirdn2d
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -48,6 +48,53 @@ class FusedLeakyReLU(nn.Module):
         """Give the arguments."""
         channels = None if self.bias is None else self.bias.numel()
         return f"{channels}, negative_slope={self.negative_slope}, scale={self.scale:.6g}, bias={channels is not None}"
+
+
+class BiasAct(nn.Module):
+    """Bias, activation, gain and clamp in one pass.
+
+    Args:
+        channel: how many channels the input has.
+        act: linear, relu, lrelu, tanh, sigmoid, elu, selu, softplus or swish.
+        alpha: the slope of lrelu; None is 0.2.
+        gain: what the activation is multiplied by; None is sqrt 2 for relu, lrelu and swish, else 1.
+        clamp: how large the result may be; None means any size.
+        axis: the axis of the channels.
+        bias: whether there is a bias to learn; it starts at zero.
+
+    Shapes: (N, C, ...) to (N, C, ...).
+    """
+
+    bias: nn.Parameter | None
+
+    def __init__(
+        self,
+        channel: int,
+        act: str = "linear",
+        *,
+        alpha: float | None = None,
+        gain: float | None = None,
+        clamp: float | None = None,
+        axis: int = 1,
+        bias: bool = True,
+    ) -> None:
+        super().__init__()
+        self.register_parameter("bias", nn.Parameter(torch.zeros(channel)) if bias else None)
+        self.act, self.alpha, self.gain, self.clamp, self.axis = act, alpha, gain, clamp, axis
+
+    def reset_parameters(self) -> None:
+        """Give the bias the zeros it starts with."""
+        if self.bias is not None:
+            nn.init.zeros_(self.bias)
+
+    def forward(self, input: Tensor) -> Tensor:
+        """Apply the activation."""
+        return bias_act(input, self.bias, self.act, alpha=self.alpha, gain=self.gain, clamp=self.clamp, axis=self.axis)
+
+    def extra_repr(self) -> str:
+        """Give the arguments."""
+        channels = None if self.bias is None else self.bias.numel()
+        return f"{channels}, {self.act!r}, alpha={self.alpha}, gain={self.gain}, clamp={self.clamp}, axis={self.axis}"
 
 
 def _centred(kernel: Tensor, taken: int, before: int, after: int) -> tuple[int, int, int, int]:

@@ -17,6 +17,7 @@ _ARGUMENT_TYPES = {
     "bool": "bool",
     "int": "int",
     "float": "float",
+    "float | None": "float?",
     "str": "str",
     "list[int]": "int[]",
     "list[float]": "float[]",
@@ -175,7 +176,8 @@ def _input_parameters(spec: Input, is_list: bool) -> list[Parameter]:
 
 def _argument_parameter(argument: Argument) -> Parameter:
     value = argument.default
-    default = None if value is None else _literal(value)
+    is_required = value is None and not argument.type.endswith("| None")
+    default = None if is_required else _literal(value)
     return Parameter(_ARGUMENT_TYPES[argument.type], argument.name, default, value)
 
 

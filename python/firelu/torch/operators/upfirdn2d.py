@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+import torch
 from torch import Tensor
 from torch.nn import functional
 
@@ -101,6 +102,28 @@ def _shard_kernel_gradient(bridged: Bridged, arguments: list[Any]) -> list[Way]:
     return [([partial()], [shard(dim), shard(dim)]) for dim in range(arguments[0].ndim - 2)]
 
 
+def _bordered(x: Tensor, dim: int, up: int, pad: tuple[int, int], border: str) -> tuple[Tensor, tuple[int, int]]:
+    """Add the samples that padding is filled with, and give the padding that is left: zeros, or a crop.
+
+    Samples are chosen by their places: torch pads neither further than the picture is long, nor symmetrically.
+    """
+    # Every up-th position of the padded grid has a sample, counted from the first of the picture.
+    before, after = max(pad[0], 0) // up, -(-max(pad[1], 0) // up)
+    if before or after:
+        size = x.shape[dim]
+        place = torch.arange(-before, size + after, device=x.device)
+        if border in ("edge", "replicate"):
+            place = place.clamp(0, size - 1)
+        elif border == "reflect":
+            place = size - 1 - (size - 1 - place % max(2 * (size - 1), 1)).abs()
+        elif border == "symmetric":
+            place = torch.minimum(place % (2 * size), 2 * size - 1 - place % (2 * size))
+        else:
+            place = place % size
+        x = x.index_select(dim, place)
+    return x, (pad[0] - before * up, pad[1] - after * up)
+
+
 def upfirdn2d(
     x: Tensor,
     k: Tensor,
@@ -114,8 +137,12 @@ def upfirdn2d(
     pad_y1: int = 0,
     flip_kernel: bool = False,
     gain: float = 1.0,
+    border: str = "constant",
 ) -> Tensor:
     """Decompose UpFirDn2d: a strided convolution over single planes, after zeros are inserted where needed."""
+    if border not in ("constant", "zeros"):
+        x, (pad_x0, pad_x1) = _bordered(x, -1, up_x, (pad_x0, pad_x1), border)
+        x, (pad_y0, pad_y1) = _bordered(x, -2, up_y, (pad_y0, pad_y1), border)
     *leading, height, width = x.shape
     planes = x.reshape(-1, 1, height, width)
     if up_x > 1 or up_y > 1:

@@ -1,0 +1,267 @@
+"""Filtered activations: upsample, activate, downsample, in one pass.
+
+An activation makes frequencies that a sampled signal cannot hold; they fold back as aliases. Between an upsampling and
+a downsampling filter they are made on a finer grid and filtered away. Nothing of that grid's size is kept in memory.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ._firelu import BoundOperator
+from .errors import ArgumentError, ShapeError
+from .functional import _paddings, _pair, _square
+from .kernels import kaiser
+
+#: The kernel that changes nothing.
+_NO_FILTER = np.ones((1, 1), np.float32)
+
+
+def _arguments(
+    act: str,
+    factors: tuple[int, int, int, int],
+    pads: tuple[int, ...],
+    down_pads: tuple[int, ...],
+    numbers: tuple[Any, ...],
+    borders: tuple[str, str],
+    logscale: bool,
+    axis: int,
+) -> tuple[Any, ...]:
+    """Give the operators' arguments in the schema's order."""
+    return (act, *factors, *pads, *down_pads, *numbers, *borders, logscale, axis)
+
+
+_FILTERED_ACT = BoundOperator("FilteredAct", _arguments).run
+_FILTERED_ACT_GRADIENT = BoundOperator("FilteredActGradient", _arguments).run
+_NO_PADS = (0, 0, 0, 0)
+
+
+def filtered_act(
+    x: Any,
+    up_kernel: Any = None,
+    down_kernel: Any = None,
+    bias: Any = None,
+    act: str = "lrelu",
+    *,
+    up: int | tuple[int, int] = 1,
+    down: int | tuple[int, int] = 1,
+    pad: int | Sequence[int] = 0,
+    alpha: float | None = None,
+    gain: float | None = None,
+    clamp: float | None = None,
+    flip_kernel: bool = False,
+    border: str = "constant",
+    axis: int = 1,
+    out: Any = None,
+) -> Any:
+    """Add a bias, upsample and filter, activate, filter and downsample.
+
+    The same as ``upfirdn2d(bias_act(upfirdn2d(x + bias, up_kernel, up, 1, pad), act=act), down_kernel, 1, down)``, with
+    nothing of the upsampled size in memory. Kernels carry their own gain: ``up**2`` makes up for inserted zeros.
+
+    Args:
+        x: (..., H, W), such as (N, C, H, W).
+        up_kernel: (KH, KW), or (K,) for the outer product with itself; None filters nothing.
+        down_kernel: the same, after the activation.
+        bias: (C,), added to x's own samples, not to what pads them; or None.
+        act: "linear", "relu", "lrelu", "tanh", "sigmoid", "elu", "selu", "softplus" or "swish".
+        up: how many samples each one becomes; an int or (x, y).
+        down: which activated samples are kept; an int or (x, y).
+        pad: samples added after upsampling, negative to crop: an int, (before, after) for both axes, or
+            (x0, x1, y0, y1).
+        alpha: the slope of "lrelu" where its argument is not positive; 0.2 where None.
+        gain: what the activation is multiplied by; that of `bias_act` where None.
+        clamp: the largest size of an activated sample; None for any.
+        flip_kernel: correlate with both kernels instead of convolving.
+        border: what padding is filled with: "constant" (zeros), "edge", "reflect", "symmetric" or "wrap".
+        axis: the axis of the channels.
+        out: an array of the result's shape and x's dtype to write to.
+
+    Returns:
+        (..., OH, OW) of x's dtype, with ``OH = (H * up + pad0 + pad1 - KH_up + 1 - KH_down) // down + 1``.
+
+    >>> import numpy, firelu
+    >>> taps = firelu.kernels.kaiser(0.25, 0.3, 12)
+    >>> x = numpy.ones((1, 1, 16, 16), numpy.float32)
+    >>> firelu.filtered_act(x, 2 * taps, taps, up=2, down=2, pad=(11, 10), gain=1.0).shape
+    (1, 1, 16, 16)
+    """
+    fu = _NO_FILTER if up_kernel is None else _square(up_kernel, x)
+    fd = _NO_FILTER if down_kernel is None else _square(down_kernel, x)
+    factors = (*_pair("up", up), *_pair("down", down))
+    numbers = (0.2 if alpha is None else alpha, gain, clamp, flip_kernel, 1.0)
+    inputs = (x, fu, fd) if bias is None else (x, fu, fd, bias)
+    arguments = (act, factors, _paddings(pad), _NO_PADS, numbers, (border, "constant"), False, axis)
+    return _FILTERED_ACT(inputs, arguments, out)
+
+
+def _in_planes(shape: Sequence[int], axis: int) -> tuple[int, int, int, int]:
+    """Give a shape as (before, channels, 1, after), where the channels have their own dimension."""
+    if not -len(shape) <= axis < len(shape):
+        takes = f"an axis of {tuple(shape)}"
+        raise ArgumentError(f"snake: axis: got {axis}, takes {takes}")
+    axis %= len(shape)
+    return math.prod(shape[:axis]), shape[axis], 1, math.prod(shape[axis + 1 :])
+
+
+def _snake_arguments(logscale: bool) -> tuple[Any, ...]:
+    """Give the arguments of a snake without filters."""
+    return ("snake", (1, 1, 1, 1), _NO_PADS, _NO_PADS, (0.2, None, None, False, 1.0), ("constant",) * 2, logscale, 1)
+
+
+def snake(x: Any, alpha: Any, beta: Any = None, *, logscale: bool = False, axis: int = 1, out: Any = None) -> Any:
+    """Snake: ``x + sin²(alpha x) / (beta + 1e-9)``, with a frequency and a divisor for each channel.
+
+    Args:
+        x: array of any shape with the axis of the channels.
+        alpha: (C,), the frequencies.
+        beta: (C,), the divisors; alpha where None.
+        logscale: whether exp(alpha) and exp(beta) are the frequencies and divisors.
+        axis: the axis of the channels.
+        out: an array of x's shape and dtype to write to.
+
+    Returns:
+        An array of x's shape and dtype.
+
+    >>> import numpy, firelu
+    >>> firelu.snake(numpy.array([[0.0, 1.0]]), numpy.array([1.0, 2.0])).round(4)
+    array([[0.    , 1.4134]])
+    """
+    x = x if hasattr(x, "shape") else np.asarray(x)
+    planes = _in_planes(x.shape, axis)
+    numbers = (None, alpha) if beta is None else (None, alpha, beta)
+    inputs = (x.reshape(planes), _NO_FILTER, _NO_FILTER, *numbers)
+    result = _FILTERED_ACT(inputs, _snake_arguments(logscale), None).reshape(x.shape)
+    if out is None:
+        return result
+    np.copyto(out, result, casting="no")
+    return out
+
+
+def snake_gradient(
+    x: Any, dy: Any, alpha: Any, beta: Any = None, *, logscale: bool = False, axis: int = 1, out: Any = None
+) -> tuple[Any, Any, Any]:
+    """Give the gradients of `snake` with respect to x, alpha and beta, in one pass.
+
+    Args:
+        x: the forward input.
+        dy: the gradient of the output, of x's shape and dtype.
+        alpha: (C,), the frequencies.
+        beta: (C,), the divisors; alpha where None.
+        logscale: whether exp(alpha) and exp(beta) are the frequencies and divisors.
+        axis: the axis of the channels.
+        out: an array of x's shape and dtype to write the gradient of x to.
+
+    Returns:
+        (dx, dalpha, dbeta); dbeta is None where beta is.
+
+    >>> import numpy, firelu
+    >>> dx, dalpha, dbeta = firelu.snake_gradient(numpy.zeros((1, 2)), numpy.ones((1, 2)), numpy.ones(2))
+    >>> dx, dalpha, dbeta
+    (array([[1., 1.]]), array([0., 0.]), None)
+    """
+    x, dy = (array if hasattr(array, "shape") else np.asarray(array) for array in (x, dy))
+    if tuple(x.shape) != tuple(dy.shape):
+        raise ShapeError(f"snake_gradient: dy: got {tuple(dy.shape)}, takes {tuple(x.shape)}, the shape of x")
+    planes = _in_planes(x.shape, axis)
+    inputs = (x.reshape(planes), _NO_FILTER, _NO_FILTER, None, alpha, beta, dy.reshape(planes))
+    dx, _, dalpha, dbeta = _FILTERED_ACT_GRADIENT(inputs, _snake_arguments(logscale), None)
+    dx = dx.reshape(x.shape)
+    if out is not None:
+        np.copyto(out, dx, casting="no")
+        dx = out
+    return dx, dalpha, None if beta is None else dbeta
+
+
+class Snake1dFilters(NamedTuple):
+    """How a 1-D filtered snake pads: on the upsampled grid, and after the activation."""
+
+    pad: tuple[int, int]
+    down_pad: tuple[int, int]
+
+
+def snake_paddings(up_taps: int, down_taps: int, ratio: int) -> Snake1dFilters:
+    """Give the paddings with which a signal keeps its length and its place.
+
+    Args:
+        up_taps: the length of the first kernel.
+        down_taps: the length of the second kernel.
+        ratio: the factor of both.
+
+    Returns:
+        The paddings (before, after) of the upsampled and of the activated signal.
+    """
+    after = (up_taps - ratio) // 2
+    before = down_taps // 2 - (down_taps % 2 == 0)
+    return Snake1dFilters((up_taps - 1 - after, after), (before, down_taps // 2))
+
+
+def _taps(kernel: Any, ratio: int, name: str) -> Any:
+    if kernel is None:
+        return kaiser(0.5 / ratio, 0.6 / ratio, 6 * ratio // 2 * 2)
+    taps = np.asarray(kernel)
+    if taps.ndim != 1 or taps.size < ratio:
+        raise ShapeError(f"filtered_snake: {name}: got {taps.shape}, takes (K,) with at least {ratio} taps")
+    return taps
+
+
+def filtered_snake(
+    x: Any,
+    alpha: Any,
+    beta: Any = None,
+    up_kernel: Any = None,
+    down_kernel: Any = None,
+    *,
+    ratio: int = 2,
+    logscale: bool = False,
+    border: str = "edge",
+    out: Any = None,
+) -> Any:
+    """Apply snake, ``x + sin²(alpha x) / (beta + 1e-9)``, on a signal upsampled by a ratio, and downsample again.
+
+    Args:
+        x: (..., C, T).
+        alpha: (C,), the frequencies.
+        beta: (C,), the divisors; alpha where None.
+        up_kernel: (K,) taps with the sum one, multiplied by ``ratio``; None for 6 * ratio Kaiser taps.
+        down_kernel: (K,) taps after the activation; None for the same.
+        ratio: by how much the signal is upsampled.
+        logscale: whether exp(alpha) and exp(beta) are the frequencies and divisors.
+        border: what lies outside x and outside the activated signal.
+        out: an array of x's shape and dtype to write to.
+
+    Returns:
+        An array of x's shape and dtype.
+
+    >>> import numpy, firelu
+    >>> firelu.filtered_snake(numpy.zeros((1, 2, 8), numpy.float32), numpy.ones(2, numpy.float32)).shape
+    (1, 2, 8)
+    """
+    if isinstance(ratio, bool) or not isinstance(ratio, int) or ratio < 1:
+        raise ArgumentError(f"filtered_snake: ratio: got {ratio!r}, takes a whole number from 1 on")
+    x = x if hasattr(x, "shape") else np.asarray(x)
+    if len(x.shape) < 2:
+        raise ShapeError(f"filtered_snake: x: got {tuple(x.shape)}, takes (..., C, T)")
+    fu, fd = _taps(up_kernel, ratio, "up_kernel"), _taps(down_kernel, ratio, "down_kernel")
+    pads = snake_paddings(fu.size, fd.size, ratio)
+    rows = (*x.shape[:-1], 1, x.shape[-1])
+    inputs = (x.reshape(rows), fu[None], fd[None, ::-1], None, alpha, *(() if beta is None else (beta,)))
+    numbers = (0.2, None, None, False, float(ratio))
+    arguments = (
+        "snake",
+        (ratio, 1, ratio, 1),
+        (*pads.pad, 0, 0),
+        (*pads.down_pad, 0, 0),
+        numbers,
+        (border, border),
+        logscale,
+        -3,
+    )
+    if out is not None:
+        _FILTERED_ACT(inputs, arguments, out.reshape(rows))
+        return out
+    return _FILTERED_ACT(inputs, arguments, None).reshape(x.shape)

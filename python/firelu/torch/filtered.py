@@ -1,0 +1,257 @@
+"""Filtered activations on torch tensors: one fused operator on the CPU, the same steps one by one elsewhere."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..errors import ArgumentError, ShapeError
+from ..filtered import snake_paddings
+from ..functional import _pair
+from ..kernels import kaiser
+from .bridge import bridged
+from .functional import _outer_square, bias_act, upfirdn2d
+
+_FILTERED_ACT = bridged("FilteredAct").call
+
+
+def _filter(taps: Tensor | None, input: Tensor, name: str) -> Tensor:
+    """Give a two-dimensional kernel: the outer product of 1-D taps with themselves, and a single one for none."""
+    if taps is None:
+        return torch.ones(1, 1, dtype=torch.float32, device=input.device)
+    if taps.dim() == 1:
+        return _outer_square(taps, input)
+    if taps.dim() != 2:
+        raise ShapeError(f"filtered_lrelu: {name}: got {tuple(taps.shape)}, takes (K,) or (KH, KW)")
+    return taps
+
+
+def _four_paddings(padding: Any) -> tuple[int, int, int, int]:
+    """Read paddings as StyleGAN3 does: an int, (x, y), or (x0, x1, y0, y1)."""
+    if isinstance(padding, int):
+        return padding, padding, padding, padding
+    numbers = [int(number) for number in padding]
+    if len(numbers) == 2:
+        return numbers[0], numbers[0], numbers[1], numbers[1]
+    if len(numbers) == 4:
+        return numbers[0], numbers[1], numbers[2], numbers[3]
+    raise ArgumentError(f"filtered_lrelu: padding: got {padding!r}, takes an int, (x, y) or (x0, x1, y0, y1)")
+
+
+def _filtered(
+    inputs: tuple[Tensor, Tensor, Tensor, Tensor | None, Tensor | None, Tensor | None],
+    act: str,
+    factors: tuple[int, int, int, int],
+    pads: tuple[int, int, int, int],
+    down_pads: tuple[int, int, int, int],
+    numbers: tuple[float, float | None, float | None, bool, float],
+    borders: tuple[str, str],
+    logscale: bool,
+    axis: int,
+) -> Tensor:
+    """Run the fused operator where there is one, else its parts."""
+    x, fu, fd, bias, alpha, beta = inputs
+    if x.device.type in ("cpu", "meta"):
+        arguments = (act, *factors, *pads, *down_pads, *numbers, *borders, logscale, axis)
+        if alpha is not None:
+            parts = (act, factors, pads, down_pads, numbers, borders, logscale, axis)
+            snaked: Tensor = _FusedSnake.apply(x, alpha, beta, fu, fd, arguments, parts)
+            return snaked
+        result: Tensor = _FILTERED_ACT(x, fu, fd, bias, alpha, beta, *arguments)
+        return result
+    return _composed(inputs, act, factors, pads, down_pads, numbers, borders, logscale, axis)
+
+
+def _composed(
+    inputs: tuple[Tensor, Tensor, Tensor, Tensor | None, Tensor | None, Tensor | None],
+    act: str,
+    factors: tuple[int, int, int, int],
+    pads: tuple[int, int, int, int],
+    down_pads: tuple[int, int, int, int],
+    numbers: tuple[float, float | None, float | None, bool, float],
+    borders: tuple[str, str],
+    logscale: bool,
+    axis: int,
+) -> Tensor:
+    """Run one operator after the other."""
+    x, fu, fd, bias, alpha, beta = inputs
+    slope, gain, clamp, flip, up_gain = numbers
+    biased = x if bias is None else bias_act(x, bias, axis=axis)
+    up = upfirdn2d(biased, fu, factors[:2], 1, pads, flip_kernel=flip, gain=up_gain, border=borders[0])
+    if alpha is not None:
+        activated = _plain_snake(up, alpha, beta, logscale, axis)
+    else:
+        activated = bias_act(up, None, act, alpha=slope, gain=gain, clamp=clamp, axis=axis)
+    return upfirdn2d(activated, fd, 1, factors[2:], down_pads, flip_kernel=flip, border=borders[1])
+
+
+class _FusedSnake(torch.autograd.Function):
+    """Snake between filters: fused forward and first derivative; higher orders by its parts."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, alpha: Tensor, beta: Tensor | None, fu: Tensor, fd: Tensor, *rest: Any) -> Tensor:
+        ctx.arguments, ctx.parts = rest
+        ctx.save_for_backward(x, alpha, beta, fu, fd)
+        result: Tensor = _FILTERED_ACT(x, fu, fd, None, alpha, beta, *ctx.arguments)
+        return result
+
+    @staticmethod
+    def backward(ctx: Any, dy: Tensor) -> Any:
+        x, alpha, beta, fu, fd = ctx.saved_tensors
+        again = torch.is_grad_enabled()
+        with torch.enable_grad():
+            given = [x, alpha, beta]
+            if not again:
+                needs = ctx.needs_input_grad
+                given = [
+                    None if t is None else t.detach().requires_grad_(n) for t, n in zip(given, needs, strict=False)
+                ]
+            leaves = [t for t, needed in zip(given, ctx.needs_input_grad, strict=False) if needed and t is not None]
+            if again:
+                y = _composed((given[0], fu, fd, None, given[1], given[2]), *ctx.parts)
+            else:
+                y = _FILTERED_ACT(given[0], fu, fd, None, given[1], given[2], *ctx.arguments)
+            found = iter(torch.autograd.grad(y, leaves, dy, create_graph=again))
+        needed = zip(given, ctx.needs_input_grad, strict=False)
+        return (*(next(found) if need and t is not None else None for t, need in needed), None, None, None, None)
+
+
+def _plain_snake(x: Tensor, alpha: Tensor, beta: Tensor | None, logscale: bool, axis: int) -> Tensor:
+    """Snake in torch's own operations, for devices without the fused operator."""
+    shape = [1] * x.dim()
+    shape[axis] = -1
+    p, q = (numbers.reshape(shape).to(x.dtype) for numbers in (alpha, alpha if beta is None else beta))
+    if logscale:
+        p, q = p.exp(), q.exp()
+    return x + (p * x).sin().square() / (q + 1e-9)
+
+
+def snake(input: Tensor, alpha: Tensor, beta: Tensor | None = None, *, logscale: bool = False, axis: int = 1) -> Tensor:
+    """Snake: ``x + sin²(alpha x) / (beta + 1e-9)``, with a frequency and a divisor for each channel.
+
+    Args:
+        input: any shape with the axis of the channels, such as (B, C, T).
+        alpha: (C,), the frequencies.
+        beta: (C,), the divisors; alpha where None.
+        logscale: whether exp(alpha) and exp(beta) are the frequencies and divisors.
+        axis: the axis of the channels.
+
+    Returns:
+        A tensor of the input's shape and dtype. All tensors get gradients.
+
+    >>> import torch, firelu.torch
+    >>> firelu.torch.snake(torch.tensor([[0.0, 1.0]]), torch.tensor([1.0, 2.0]))
+    tensor([[0.0000, 1.4134]])
+    """
+    if not -input.dim() <= axis < input.dim():
+        raise ArgumentError(f"snake: axis: got {axis}, takes an axis of {tuple(input.shape)}")
+    axis %= input.dim()
+    planes = input.reshape(input.shape[:axis].numel(), input.shape[axis], 1, input.shape[axis + 1 :].numel())
+    one = torch.ones(1, 1, dtype=torch.float32, device=input.device)
+    none, numbers = (0, 0, 0, 0), (0.2, None, None, False, 1.0)
+    inputs = (planes, one, one, None, alpha, beta)
+    result = _filtered(inputs, "snake", (1, 1, 1, 1), none, none, numbers, ("constant", "constant"), logscale, 1)
+    return result.reshape(input.shape)
+
+
+def filtered_lrelu(
+    x: Tensor,
+    fu: Tensor | None = None,
+    fd: Tensor | None = None,
+    b: Tensor | None = None,
+    up: int | Sequence[int] = 1,
+    down: int | Sequence[int] = 1,
+    padding: int | Sequence[int] = 0,
+    gain: float = 2**0.5,
+    slope: float = 0.2,
+    clamp: float | None = None,
+    flip_filter: bool = False,
+) -> Tensor:
+    """Add a bias, upsample and filter, apply leaky ReLU, filter and downsample.
+
+    Args:
+        x: (N, C, H, W).
+        fu: (K,) for a separable filter or (KH, KW); multiplied by ``up**2``; None filters nothing.
+        fd: the same, after the activation, without a factor.
+        b: (C,), added to x's own samples, not to what pads them; or None.
+        up: how many samples each one becomes.
+        down: which activated samples are kept.
+        padding: samples added on the upsampled grid, negative to crop: an int, (x, y) or (x0, x1, y0, y1).
+        gain: what the activation is multiplied by.
+        slope: the slope where the argument is not positive; also the derivative at 0.
+        clamp: the largest size of an activated sample; None for any.
+        flip_filter: correlate instead of convolving.
+
+    Returns:
+        (N, C, OH, OW) of x's dtype. x, both filters and the bias get gradients.
+
+    >>> import torch, firelu.torch
+    >>> taps = torch.ones(4) / 4
+    >>> firelu.torch.filtered_lrelu(torch.ones(1, 2, 8, 8), taps, taps, up=2, down=2, padding=3).shape
+    torch.Size([1, 2, 8, 8])
+    """
+    if x.dim() != 4:
+        raise ShapeError(f"filtered_lrelu: x: got {tuple(x.shape)}, takes (N, C, H, W)")
+    for name, number in (("gain", gain), ("slope", slope), ("clamp", clamp)):
+        if number is not None and not 0 <= number < math.inf:
+            raise ArgumentError(f"filtered_lrelu: {name}: got {number}, takes a number that is not negative")
+    up_x, up_y = _pair("up", up)
+    inputs = (x, _filter(fu, x, "fu"), _filter(fd, x, "fd"), b, None, None)
+    numbers = (slope, gain, clamp, flip_filter, float(up_x * up_y))
+    pads, none = _four_paddings(padding), (0, 0, 0, 0)
+    factors = (up_x, up_y, *_pair("down", down))
+    return _filtered(inputs, "lrelu", factors, pads, none, numbers, ("constant", "constant"), False, 1)
+
+
+def filtered_snake(
+    input: Tensor,
+    alpha: Tensor,
+    beta: Tensor | None = None,
+    up_kernel: Tensor | None = None,
+    down_kernel: Tensor | None = None,
+    *,
+    ratio: int = 2,
+    logscale: bool = False,
+) -> Tensor:
+    """Apply snake on a signal upsampled by a ratio, and downsample again; edges are repeated.
+
+    Args:
+        input: (B, C, T); any leading dimensions are taken.
+        alpha: (C,), the frequencies.
+        beta: (C,), the divisors; alpha where None.
+        up_kernel: (K,) taps with the sum one; None for 6 * ratio Kaiser taps.
+        down_kernel: (K,) taps after the activation; None for the same.
+        ratio: by how much the signal is upsampled.
+        logscale: whether exp(alpha) and exp(beta) are the frequencies and divisors.
+
+    Returns:
+        A tensor of the input's shape and dtype. All tensors get gradients.
+
+    >>> import torch, firelu.torch
+    >>> firelu.torch.filtered_snake(torch.zeros(1, 2, 8), torch.ones(2)).shape
+    torch.Size([1, 2, 8])
+    """
+    for name, kernel in (("up_kernel", up_kernel), ("down_kernel", down_kernel)):
+        if kernel is not None and kernel.requires_grad and torch.is_grad_enabled():
+            takes = "taps that stay as they are: pass kernel.detach()"
+            raise ArgumentError(f"filtered_snake: {name}: got taps that require a gradient, takes {takes}")
+    if input.dim() < 2:
+        raise ShapeError(f"filtered_snake: input: got {tuple(input.shape)}, takes (..., C, T)")
+    taps = [_snake_taps(kernel, ratio, input) for kernel in (up_kernel, down_kernel)]
+    pads = snake_paddings(taps[0].numel(), taps[1].numel(), ratio)
+    # The second filter correlates.
+    inputs = (input.unsqueeze(-2), taps[0].reshape(1, -1), taps[1].reshape(1, -1).flip(1), None, alpha, beta)
+    numbers = (0.2, None, None, False, float(ratio))
+    factors = (ratio, 1, ratio, 1)
+    paddings = ((*pads.pad, 0, 0), (*pads.down_pad, 0, 0))
+    return _filtered(inputs, "snake", factors, *paddings, numbers, ("edge", "edge"), logscale, -3).squeeze(-2)
+
+
+def _snake_taps(kernel: Tensor | None, ratio: int, input: Tensor) -> Tensor:
+    if kernel is not None:
+        return kernel
+    return torch.from_numpy(kaiser(0.5 / ratio, 0.6 / ratio, 6 * ratio // 2 * 2)).to(input.device)
