@@ -76,6 +76,13 @@ fn cases() -> Vec<Case> {
         }
         cases.push(case("BiasActGradient", &[x, x, &[3]], &[act(), ("order", Int(3))]));
     }
+    for (beta, axis, channels) in [(&[3][..], 1, 3), (&[], 2, 4)] {
+        let args = [("logscale", Bool(true)), ("axis", Int(axis))];
+        cases.push(case("Snake", &[x, &[channels], beta], &args));
+        cases.push(case("SnakeGradient", &[x, x, &[channels], beta], &args));
+        let more = [&args[..], &[("order_x", Int(1)), ("order_alpha", Int(1))]].concat();
+        cases.push(case("SnakeDerivative", &[x, x, &[channels], beta], &more));
+    }
     // up, down, paddings of x and y, kernel, flip, gain.
     type Filter = (i64, i64, [i64; 4], [usize; 2], bool, f64);
     let filters: [Filter; 6] = [
@@ -127,6 +134,9 @@ fn cases() -> Vec<Case> {
         cases.push(case("FilteredAct", &[image, up, down, &[2]], &filtered(act)));
         cases.push(case("FilteredActGradient", &[image, up, down, &[2], &[], &[], result], &filtered(act)));
     }
+    let snake = [&filtered("snake")[..], &[("logscale", Bool(true))]].concat();
+    cases.push(case("FilteredAct", &[image, up, down, &[2], &[2], &[2]], &snake));
+    cases.push(case("FilteredActGradient", &[image, up, down, &[2], &[2], &[2], result], &snake));
     cases
 }
 

@@ -192,6 +192,53 @@ def mul(a, b):
     return a.astype(np.float64) * b.astype(np.float64)
 
 
+def _waves(x, alpha, beta, logscale, axis):
+    """Give frequencies and divisors of each channel, in the shape of x."""
+    shape = [1] * x.ndim
+    shape[axis] = -1
+    p, q = (numbers.astype(np.float64).reshape(shape) for numbers in (alpha, alpha if beta is None else beta))
+    return (np.exp(p), np.exp(q)) if logscale else (p, q)
+
+
+def snake(x, alpha, beta=None, logscale=False, axis=1):
+    p, q = _waves(x, alpha, beta, logscale, axis)
+    return x + np.sin(p * x.astype(np.float64)) ** 2 / (q + 1e-9)
+
+
+def snake_gradient(x, dy, alpha, beta=None, logscale=False, axis=1):
+    (p, q), t, dy = _waves(x, alpha, beta, logscale, axis), x.astype(np.float64), dy.astype(np.float64)
+    others = tuple(d for d in range(x.ndim) if d != axis % x.ndim)
+    by_p = (dy * t * np.sin(2 * p * t) / (q + 1e-9)).sum(axis=others)
+    by_q = (-dy * np.sin(p * t) ** 2 / (q + 1e-9) ** 2).sum(axis=others)
+    chain = [numbers.ravel() if logscale else 1.0 for numbers in (p, q)]
+    dx = dy * (1 + p * np.sin(2 * p * t) / (q + 1e-9))
+    if beta is None:
+        return dx, (by_p + by_q) * chain[0], None
+    return dx, by_p * chain[0], by_q * chain[1]
+
+
+def snake_derivative(x, dy, alpha, beta=None, logscale=False, axis=1, order_x=1, order_alpha=0, order_beta=0):
+    """Differentiate by differences of high precision: five digits are left after a few orders."""
+    import mpmath
+
+    def value(t, a, b):
+        p, q = (mpmath.exp(a), mpmath.exp(b)) if logscale else (a, b)
+        return t + mpmath.sin(p * t) ** 2 / (q + mpmath.mpf(10) ** -9)
+
+    result = np.zeros(x.shape)
+    channel = np.moveaxis(np.broadcast_to(np.arange(x.shape[axis]), np.moveaxis(x, axis, -1).shape), -1, axis)
+    with mpmath.workdps(60):
+        for place in np.ndindex(x.shape):
+            a = mpmath.mpf(float(alpha[channel[place]]))
+            if beta is None:
+                found = mpmath.diff(lambda t, a: value(t, a, a), (float(x[place]), a), (order_x, order_alpha))
+            else:
+                point = (float(x[place]), a, mpmath.mpf(float(beta[channel[place]])))
+                found = mpmath.diff(value, point, (order_x, order_alpha, order_beta))
+            result[place] = float(dy[place] * found)
+    return result
+
+
 def reduce_sum(x, axes=(), keepdims=False, scale=1.0):
     return scale * x.astype(np.float64).sum(axis=tuple(axes) or None, keepdims=keepdims)
 
@@ -229,9 +276,7 @@ def filtered_act(
     filters = {"flip_kernel": flip_kernel}
     wide = upfirdn2d(x, up_kernel, up, (1, 1), pad, gain=up_gain, border=border, **filters)
     if act == "snake":
-        p, q = (numbers.astype(np.float64)[:, None, None] for numbers in (alphas, alphas if betas is None else betas))
-        p, q = (np.exp(p), np.exp(q)) if logscale else (p, q)
-        middle = wide + np.sin(p * wide) ** 2 / (q + 1e-9)
+        middle = snake(wide, alphas, betas, logscale, -3)
     else:
         middle = gain * ACTIVATIONS[act][0](wide, alpha)
         middle = middle if clamp is None else np.clip(middle, -clamp, clamp)

@@ -34,7 +34,7 @@ from ._firelu import (
     set_cpu_level,
     set_num_threads,
 )
-from .activations import bias_act, bias_act_gradient
+from .activations import bias_act, bias_act_gradient, snake, snake_gradient
 from .autograd import (
     Net,
     add_gradient_operators,
@@ -56,7 +56,7 @@ from .errors import (
     ShapeError,
     UnknownOperatorError,
 )
-from .filtered import filtered_act, filtered_snake, snake, snake_gradient
+from .filtered import filtered_act, filtered_snake
 from .functional import (
     fused_leaky_relu,
     fused_leaky_relu_gradient,

@@ -11,6 +11,8 @@ from .errors import ArgumentError
 
 _BIAS_ACT = BoundOperator("BiasAct").run
 _BIAS_ACT_GRADIENT = BoundOperator("BiasActGradient").run
+_SNAKE = BoundOperator("Snake").run
+_SNAKE_GRADIENT = BoundOperator("SnakeGradient").run
 
 #: What alpha is where nobody says another.
 _ALPHA = 0.2
@@ -89,3 +91,50 @@ def bias_act_gradient(
     if not isinstance(result, tuple):
         raise ArgumentError(f"BiasActGradient: axis: got {axis}, takes an axis of {np.shape(x)}")
     return result
+
+
+def snake(x: Any, alpha: Any, beta: Any = None, *, logscale: bool = False, axis: int = 1, out: Any = None) -> Any:
+    """Snake: ``x + sin²(alpha x) / (beta + 1e-9)``, with a frequency and a divisor for each channel.
+
+    Args:
+        x: array of any shape with the axis of the channels, such as (B, C, T).
+        alpha: (C,), the frequencies; x's dtype, or float32 with a half x.
+        beta: (C,), the divisors; alpha where None.
+        logscale: whether exp(alpha) and exp(beta) are the frequencies and divisors.
+        axis: the axis of the channels.
+        out: an array of x's shape and dtype to write to; may be x itself.
+
+    Returns:
+        An array of x's shape and dtype in x's memory order.
+
+    >>> import numpy, firelu
+    >>> firelu.snake(numpy.array([[0.0, 1.0]]), numpy.array([1.0, 2.0])).round(4)
+    array([[0.    , 1.4134]])
+    """
+    return _SNAKE((x, alpha, beta), (logscale, axis), out)
+
+
+def snake_gradient(
+    x: Any, dy: Any, alpha: Any, beta: Any = None, *, logscale: bool = False, axis: int = 1, out: Any = None
+) -> tuple[Any, Any, Any]:
+    """Give the gradients of `snake` with respect to x, alpha and beta, in one pass.
+
+    Args:
+        x: the forward's input.
+        dy: the gradient of the output, of x's shape and dtype.
+        alpha: (C,), the frequencies.
+        beta: (C,), the divisors; alpha where None.
+        logscale: whether exp(alpha) and exp(beta) are the frequencies and divisors.
+        axis: the axis of the channels.
+        out: an array of x's shape and dtype to write the gradient of x to; may be dy itself.
+
+    Returns:
+        ``(dx, dalpha, dbeta)``: x's shape, (C,) and (C,); dbeta is None where beta is.
+
+    >>> import numpy, firelu
+    >>> firelu.snake_gradient(numpy.zeros((1, 2)), numpy.ones((1, 2)), numpy.ones(2))
+    (array([[1., 1.]]), array([0., 0.]), None)
+    """
+    targets = None if out is None else (out, None, None)
+    dx, dalpha, dbeta = _SNAKE_GRADIENT((x, dy, alpha, beta), (logscale, axis), targets)
+    return dx, dalpha, None if beta is None else dbeta

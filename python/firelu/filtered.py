@@ -6,7 +6,6 @@ a downsampling filter they are made on a finer grid and filtered away. Nothing o
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -97,84 +96,6 @@ def filtered_act(
     inputs = (x, fu, fd) if bias is None else (x, fu, fd, bias)
     arguments = (act, factors, _paddings(pad), _NO_PADS, numbers, (border, "constant"), False, axis)
     return _FILTERED_ACT(inputs, arguments, out)
-
-
-def _in_planes(shape: Sequence[int], axis: int) -> tuple[int, int, int, int]:
-    """Give a shape as (before, channels, 1, after), where the channels have their own dimension."""
-    if not -len(shape) <= axis < len(shape):
-        takes = f"an axis of {tuple(shape)}"
-        raise ArgumentError(f"snake: axis: got {axis}, takes {takes}")
-    axis %= len(shape)
-    return math.prod(shape[:axis]), shape[axis], 1, math.prod(shape[axis + 1 :])
-
-
-def _snake_arguments(logscale: bool) -> tuple[Any, ...]:
-    """Give the arguments of a snake without filters."""
-    return ("snake", (1, 1, 1, 1), _NO_PADS, _NO_PADS, (0.2, None, None, False, 1.0), ("constant",) * 2, logscale, 1)
-
-
-def snake(x: Any, alpha: Any, beta: Any = None, *, logscale: bool = False, axis: int = 1, out: Any = None) -> Any:
-    """Snake: ``x + sin²(alpha x) / (beta + 1e-9)``, with a frequency and a divisor for each channel.
-
-    Args:
-        x: array of any shape with the axis of the channels.
-        alpha: (C,), the frequencies.
-        beta: (C,), the divisors; alpha where None.
-        logscale: whether exp(alpha) and exp(beta) are the frequencies and divisors.
-        axis: the axis of the channels.
-        out: an array of x's shape and dtype to write to.
-
-    Returns:
-        An array of x's shape and dtype.
-
-    >>> import numpy, firelu
-    >>> firelu.snake(numpy.array([[0.0, 1.0]]), numpy.array([1.0, 2.0])).round(4)
-    array([[0.    , 1.4134]])
-    """
-    x = x if hasattr(x, "shape") else np.asarray(x)
-    planes = _in_planes(x.shape, axis)
-    numbers = (None, alpha) if beta is None else (None, alpha, beta)
-    inputs = (x.reshape(planes), _NO_FILTER, _NO_FILTER, *numbers)
-    result = _FILTERED_ACT(inputs, _snake_arguments(logscale), None).reshape(x.shape)
-    if out is None:
-        return result
-    np.copyto(out, result, casting="no")
-    return out
-
-
-def snake_gradient(
-    x: Any, dy: Any, alpha: Any, beta: Any = None, *, logscale: bool = False, axis: int = 1, out: Any = None
-) -> tuple[Any, Any, Any]:
-    """Give the gradients of `snake` with respect to x, alpha and beta, in one pass.
-
-    Args:
-        x: the forward input.
-        dy: the gradient of the output, of x's shape and dtype.
-        alpha: (C,), the frequencies.
-        beta: (C,), the divisors; alpha where None.
-        logscale: whether exp(alpha) and exp(beta) are the frequencies and divisors.
-        axis: the axis of the channels.
-        out: an array of x's shape and dtype to write the gradient of x to.
-
-    Returns:
-        (dx, dalpha, dbeta); dbeta is None where beta is.
-
-    >>> import numpy, firelu
-    >>> dx, dalpha, dbeta = firelu.snake_gradient(numpy.zeros((1, 2)), numpy.ones((1, 2)), numpy.ones(2))
-    >>> dx, dalpha, dbeta
-    (array([[1., 1.]]), array([0., 0.]), None)
-    """
-    x, dy = (array if hasattr(array, "shape") else np.asarray(array) for array in (x, dy))
-    if tuple(x.shape) != tuple(dy.shape):
-        raise ShapeError(f"snake_gradient: dy: got {tuple(dy.shape)}, takes {tuple(x.shape)}, the shape of x")
-    planes = _in_planes(x.shape, axis)
-    inputs = (x.reshape(planes), _NO_FILTER, _NO_FILTER, None, alpha, beta, dy.reshape(planes))
-    dx, _, dalpha, dbeta = _FILTERED_ACT_GRADIENT(inputs, _snake_arguments(logscale), None)
-    dx = dx.reshape(x.shape)
-    if out is not None:
-        np.copyto(out, dx, casting="no")
-        dx = out
-    return dx, dalpha, None if beta is None else dbeta
 
 
 class Snake1dFilters(NamedTuple):

@@ -64,7 +64,9 @@ pub mod execute;
 pub mod filtered_act;
 pub mod fused_leaky_relu;
 pub mod leaky_relu;
+pub mod per_channel;
 pub mod reduce_sum;
+pub mod snake;
 pub mod upfirdn2d;
 
 use smallvec::SmallVec;
@@ -84,6 +86,7 @@ pub const FAMILIES: &[Family] = &[
     fused_leaky_relu::FAMILY,
     leaky_relu::FAMILY,
     reduce_sum::FAMILY,
+    snake::FAMILY,
     upfirdn2d::FAMILY,
 ];
 

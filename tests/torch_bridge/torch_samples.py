@@ -114,6 +114,8 @@ def _to_numpy(tensor: torch.Tensor) -> Any:
 FILTER = {"up_x": 2, "up_y": 3, "down_x": 1, "down_y": 2, "pad_x0": 1, "pad_x1": -1, "pad_y0": 2, "pad_y1": 1}
 BLUR = {"pad_x0": 1, "pad_x1": 1, "pad_y0": 1, "pad_y1": 1, "gain": 1.5, "flip_kernel": True}
 
+SNAKE_LAYER = {"act": "snake", "logscale": True, "up_x": 2, "down_x": 2}
+
 SAMPLES = [
     Sample("LeakyRelu", [(2, 3, 4)], {"alpha": 0.2}),
     Sample("LeakyRelu", [(5,)], {"alpha": -0.5}, "negative slope"),
@@ -144,6 +146,13 @@ SAMPLES = [
         [(1, 2, 4, 5), (2, 3), (1, 2), (2,), None, None, (1, 2, 3, 4)],
         {"act": "swish", "up_x": 2, "down_x": 2},
     ),
+    Sample("FilteredAct", [(1, 2, 4, 5), (2, 3), (1, 2), (2,), (2,), (2,)], SNAKE_LAYER, "snake"),
+    Sample("FilteredActGradient", [(1, 2, 4, 5), (2, 3), (1, 2), None, (2,), None, (1, 2, 3, 4)], SNAKE_LAYER, "snake"),
+    Sample("Snake", [(2, 3, 4), (3,), (3,)], {"logscale": True}),
+    Sample("Snake", [(2, 3, 4), (4,), None], {"logscale": True, "axis": -1}, "without beta"),
+    Sample("SnakeGradient", [(2, 3, 4), (2, 3, 4), (3,), (3,)], {"logscale": True}),
+    Sample("SnakeGradient", [(2, 3, 4), (2, 3, 4), (2,), None], {"logscale": True, "axis": 0}, "without beta"),
+    Sample("SnakeDerivative", [(2, 3, 2), (2, 3, 2), (3,), (3,)], {"logscale": True, "order_beta": 1}),
     Sample("Sum", [[(2, 3), (2, 3), (2, 3)]], {}),
     Sample("Add", [(2, 1, 3), (4, 1)], {}),
     Sample("Sub", [(2, 1, 3), (4, 1)], {}),

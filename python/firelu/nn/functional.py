@@ -11,7 +11,7 @@ from typing import Any
 from .. import activations as _activations
 from .. import functional as _functional
 
-__all__ = ["bias_act", "fused_leaky_relu", "leaky_relu", "upfirdn2d"]
+__all__ = ["bias_act", "fused_leaky_relu", "leaky_relu", "snake", "upfirdn2d"]
 
 
 def bias_act(
@@ -43,6 +43,26 @@ def bias_act(
     Tensor([[-1.,  4.]])
     """
     return _activations.bias_act(input_, bias, act, alpha=alpha, gain=gain, clamp=clamp, axis=axis)
+
+
+def snake(input_: Any, alpha: Any, beta: Any = None, *, logscale: bool = False, axis: int = 1) -> Any:
+    """Snake: ``input_ + sin²(alpha input_) / (beta + 1e-9)``, with a frequency and a divisor for each channel.
+
+    Args:
+        input_: a tensor of any shape with the axis of the channels.
+        alpha: (C,), the frequencies.
+        beta: (C,), the divisors; alpha where None.
+        logscale: whether exp(alpha) and exp(beta) are the frequencies and divisors.
+        axis: the axis of the channels.
+
+    Returns:
+        A tensor of the input's shape and dtype.
+
+    >>> import firelu
+    >>> snake(firelu.Tensor([[0.0, 1.0]]), firelu.Tensor([1.0, 2.0]))
+    Tensor([[0.       , 1.4134109]])
+    """
+    return _activations.snake(input_, alpha, beta, logscale=logscale, axis=axis)
 
 
 def leaky_relu(input_: Any, negative_slope: float = 0.01) -> Any:

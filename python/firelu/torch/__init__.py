@@ -25,8 +25,8 @@ from .alias_free import (
     UpSample1d,
 )
 from .bridge import register
-from .filtered import filtered_lrelu, filtered_snake, snake
-from .functional import bias_act, fused_leaky_relu, leaky_relu, upfirdn1d, upfirdn2d, upfirdn2d_native
+from .filtered import filtered_lrelu, filtered_snake
+from .functional import bias_act, fused_leaky_relu, leaky_relu, snake, upfirdn1d, upfirdn2d, upfirdn2d_native
 from .functions import FusedLeakyReLUFunction, FusedLeakyReLUFunctionBackward, UpFirDn2d, UpFirDn2dBackward
 from .modules import BiasAct, FusedLeakyReLU, UpFirDnDownsample, UpFirDnSmooth, UpFirDnUpsample
 from .resampling import resample

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor, nn
 
 from ..kernels import kaiser
-from .filtered import filtered_lrelu, filtered_snake, snake
-from .functional import upfirdn1d
+from .filtered import filtered_lrelu, filtered_snake
+from .functional import snake, upfirdn1d
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

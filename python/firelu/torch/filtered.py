@@ -14,7 +14,7 @@ from ..filtered import snake_paddings
 from ..functional import _pair
 from ..kernels import kaiser
 from .bridge import bridged
-from .functional import _outer_square, bias_act, upfirdn2d
+from .functional import _outer_square, bias_act, snake, upfirdn2d
 
 _FILTERED_ACT = bridged("FilteredAct").call
 
@@ -57,10 +57,6 @@ def _filtered(
     x, fu, fd, bias, alpha, beta = inputs
     if x.device.type in ("cpu", "meta"):
         arguments = (act, *factors, *pads, *down_pads, *numbers, *borders, logscale, axis)
-        if alpha is not None:
-            parts = (act, factors, pads, down_pads, numbers, borders, logscale, axis)
-            snaked: Tensor = _FusedSnake.apply(x, alpha, beta, fu, fd, arguments, parts)
-            return snaked
         result: Tensor = _FILTERED_ACT(x, fu, fd, bias, alpha, beta, *arguments)
         return result
     return _composed(inputs, act, factors, pads, down_pads, numbers, borders, logscale, axis)
@@ -83,79 +79,10 @@ def _composed(
     biased = x if bias is None else bias_act(x, bias, axis=axis)
     up = upfirdn2d(biased, fu, factors[:2], 1, pads, flip_kernel=flip, gain=up_gain, border=borders[0])
     if alpha is not None:
-        activated = _plain_snake(up, alpha, beta, logscale, axis)
+        activated = snake(up, alpha, beta, logscale=logscale, axis=axis)
     else:
         activated = bias_act(up, None, act, alpha=slope, gain=gain, clamp=clamp, axis=axis)
     return upfirdn2d(activated, fd, 1, factors[2:], down_pads, flip_kernel=flip, border=borders[1])
-
-
-class _FusedSnake(torch.autograd.Function):
-    """Snake between filters: fused forward and first derivative; higher orders by its parts."""
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, alpha: Tensor, beta: Tensor | None, fu: Tensor, fd: Tensor, *rest: Any) -> Tensor:
-        ctx.arguments, ctx.parts = rest
-        ctx.save_for_backward(x, alpha, beta, fu, fd)
-        result: Tensor = _FILTERED_ACT(x, fu, fd, None, alpha, beta, *ctx.arguments)
-        return result
-
-    @staticmethod
-    def backward(ctx: Any, dy: Tensor) -> Any:
-        x, alpha, beta, fu, fd = ctx.saved_tensors
-        again = torch.is_grad_enabled()
-        with torch.enable_grad():
-            given = [x, alpha, beta]
-            if not again:
-                needs = ctx.needs_input_grad
-                given = [
-                    None if t is None else t.detach().requires_grad_(n) for t, n in zip(given, needs, strict=False)
-                ]
-            leaves = [t for t, needed in zip(given, ctx.needs_input_grad, strict=False) if needed and t is not None]
-            if again:
-                y = _composed((given[0], fu, fd, None, given[1], given[2]), *ctx.parts)
-            else:
-                y = _FILTERED_ACT(given[0], fu, fd, None, given[1], given[2], *ctx.arguments)
-            found = iter(torch.autograd.grad(y, leaves, dy, create_graph=again))
-        needed = zip(given, ctx.needs_input_grad, strict=False)
-        return (*(next(found) if need and t is not None else None for t, need in needed), None, None, None, None)
-
-
-def _plain_snake(x: Tensor, alpha: Tensor, beta: Tensor | None, logscale: bool, axis: int) -> Tensor:
-    """Snake in torch's own operations, for devices without the fused operator."""
-    shape = [1] * x.dim()
-    shape[axis] = -1
-    p, q = (numbers.reshape(shape).to(x.dtype) for numbers in (alpha, alpha if beta is None else beta))
-    if logscale:
-        p, q = p.exp(), q.exp()
-    return x + (p * x).sin().square() / (q + 1e-9)
-
-
-def snake(input: Tensor, alpha: Tensor, beta: Tensor | None = None, *, logscale: bool = False, axis: int = 1) -> Tensor:
-    """Snake: ``x + sin²(alpha x) / (beta + 1e-9)``, with a frequency and a divisor for each channel.
-
-    Args:
-        input: any shape with the axis of the channels, such as (B, C, T).
-        alpha: (C,), the frequencies.
-        beta: (C,), the divisors; alpha where None.
-        logscale: whether exp(alpha) and exp(beta) are the frequencies and divisors.
-        axis: the axis of the channels.
-
-    Returns:
-        A tensor of the input's shape and dtype. All tensors get gradients.
-
-    >>> import torch, firelu.torch
-    >>> firelu.torch.snake(torch.tensor([[0.0, 1.0]]), torch.tensor([1.0, 2.0]))
-    tensor([[0.0000, 1.4134]])
-    """
-    if not -input.dim() <= axis < input.dim():
-        raise ArgumentError(f"snake: axis: got {axis}, takes an axis of {tuple(input.shape)}")
-    axis %= input.dim()
-    planes = input.reshape(input.shape[:axis].numel(), input.shape[axis], 1, input.shape[axis + 1 :].numel())
-    one = torch.ones(1, 1, dtype=torch.float32, device=input.device)
-    none, numbers = (0, 0, 0, 0), (0.2, None, None, False, 1.0)
-    inputs = (planes, one, one, None, alpha, beta)
-    result = _filtered(inputs, "snake", (1, 1, 1, 1), none, none, numbers, ("constant", "constant"), logscale, 1)
-    return result.reshape(input.shape)
 
 
 def filtered_lrelu(
@@ -235,10 +162,6 @@ def filtered_snake(
     >>> firelu.torch.filtered_snake(torch.zeros(1, 2, 8), torch.ones(2)).shape
     torch.Size([1, 2, 8])
     """
-    for name, kernel in (("up_kernel", up_kernel), ("down_kernel", down_kernel)):
-        if kernel is not None and kernel.requires_grad and torch.is_grad_enabled():
-            takes = "taps that stay as they are: pass kernel.detach()"
-            raise ArgumentError(f"filtered_snake: {name}: got taps that require a gradient, takes {takes}")
     if input.dim() < 2:
         raise ShapeError(f"filtered_snake: input: got {tuple(input.shape)}, takes (..., C, T)")
     taps = [_snake_taps(kernel, ratio, input) for kernel in (up_kernel, down_kernel)]

@@ -13,10 +13,12 @@ from ..errors import ArgumentError, ShapeError
 from ..functional import _paddings, _pair
 from ..signals import in_two_dimensions, padding, place
 from .bridge import bridged
+from .operators.snake import snake as snake_formula
 
 _LEAKY_RELU = bridged("LeakyRelu").call
 _FUSED_LEAKY_RELU = bridged("FusedLeakyRelu").call
 _BIAS_ACT = bridged("BiasAct").call
+_SNAKE = bridged("Snake").call
 _UPFIRDN2D = bridged("UpFirDn2d").call
 
 Factor = int | Sequence[int]
@@ -97,6 +99,29 @@ def bias_act(
     tensor([[ 3.0000, -0.6000]])
     """
     result: Tensor = _BIAS_ACT(input, bias, act, 0.2 if alpha is None else alpha, gain, clamp, axis)
+    return result
+
+
+def snake(input: Tensor, alpha: Tensor, beta: Tensor | None = None, *, logscale: bool = False, axis: int = 1) -> Tensor:
+    """Snake: ``x + sin²(alpha x) / (beta + 1e-9)``, with a frequency and a divisor for each channel.
+
+    Args:
+        input: any shape with the axis of the channels, such as (B, C, T).
+        alpha: (C,), the frequencies.
+        beta: (C,), the divisors; alpha where None.
+        logscale: whether exp(alpha) and exp(beta) are the frequencies and divisors.
+        axis: the axis of the channels.
+
+    Returns:
+        A new tensor of the input's shape, dtype and memory order. All tensors get gradients, of any order.
+
+    >>> import torch, firelu.torch
+    >>> firelu.torch.snake(torch.tensor([[0.0, 1.0]]), torch.tensor([1.0, 2.0]))
+    tensor([[0.0000, 1.4134]])
+    """
+    if input.device.type == "cuda":
+        return snake_formula(input, alpha, beta, logscale, axis)
+    result: Tensor = _SNAKE(input, alpha, beta, logscale, axis)
     return result
 
 

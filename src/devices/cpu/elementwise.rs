@@ -159,10 +159,12 @@ fn periodic<T: SimdElement, const N: usize>(
     })
 }
 
+/// The formula of strided elements.
+///
 /// # Safety
 /// `count` elements must be readable and writable at the given steps, the last source's being of the
 /// given type.
-unsafe fn strided<T: SimdElement, const N: usize>(
+pub(crate) unsafe fn strided<T: SimdElement, const N: usize>(
     level: Level,
     formula: &impl Formula<T::Compute, N>,
     (sources, steps, last_dtype): ([*mut u8; N], [isize; N], DType),
@@ -246,7 +248,7 @@ impl<T: SimdElement, const N: usize> Pieces<T, N> {
 /// # Safety
 /// `count` elements must be readable at each source and writable at the target, at any alignment.
 #[inline]
-unsafe fn contiguous<T: SimdElement, F: Formula<T::Compute, N>, const N: usize>(
+pub(crate) unsafe fn contiguous<T: SimdElement, F: Formula<T::Compute, N>, const N: usize>(
     level: Level,
     formula: &F,
     pointers: [*const T; N],

@@ -5,7 +5,7 @@
 use std::mem::MaybeUninit;
 
 use crate::features::Level;
-use crate::simd::{Formula, Fused, Lane};
+use crate::simd::{Formula, Lane, Several};
 use crate::sources::{Last, PIECE, SimdElement};
 use firelu_core::dtype::{Compute, Element};
 
@@ -60,6 +60,16 @@ pub unsafe fn for_each_row<T: SimdElement, const N: usize>(
     }
 }
 
+/// A formula as one that has a single result.
+struct Single<'a, F>(&'a F);
+
+impl<C: Compute, F: Formula<C, N>, const N: usize> Several<C, N, 1> for Single<'_, F> {
+    #[inline(always)]
+    fn apply<L: Lane<C>>(&self, operands: [L; N]) -> [L; 1] {
+        [self.0.apply(operands)]
+    }
+}
+
 /// One row.
 ///
 /// # Safety
@@ -67,29 +77,50 @@ pub unsafe fn for_each_row<T: SimdElement, const N: usize>(
 pub unsafe fn row<T: SimdElement, const N: usize>(
     level: Level,
     formula: &impl Formula<T::Compute, N>,
-    rows: [*const T::Compute; N],
+    sources: [*const T::Compute; N],
     target: *mut T::Compute,
+    count: usize,
+) {
+    // SAFETY: the caller's promise.
+    unsafe { rows::<T, N, 1>(level, &Single(formula), sources, [target], count) }
+}
+
+/// A row of each result.
+///
+/// # Safety
+/// `count` numbers must be readable at each source and writable at each target, which may be a source; targets share
+/// no memory.
+pub unsafe fn rows<T: SimdElement, const N: usize, const M: usize>(
+    level: Level,
+    formula: &impl Several<T::Compute, N, M>,
+    sources: [*const T::Compute; N],
+    targets: [*mut T::Compute; M],
     count: usize,
 ) {
     // SAFETY: the caller's promise; levels were detected.
     unsafe {
         match level {
             #[cfg(target_arch = "x86_64")]
-            Level::Avx512 => x86::avx512::<T, N>(formula, rows, target, count),
+            Level::Avx512 => x86::avx512::<T, N, M>(formula, sources, targets, count),
             #[cfg(target_arch = "x86_64")]
-            Level::Avx2 => x86::avx2::<T, N>(formula, rows, target, count),
+            Level::Avx2 => x86::avx2::<T, N, M>(formula, sources, targets, count),
             _ => {
                 for i in 0..count {
-                    target.add(i).write_unaligned(formula.apply(rows.map(|row| row.add(i).read_unaligned())));
+                    let results = formula.apply(sources.map(|row| row.add(i).read_unaligned()));
+                    for (target, result) in targets.into_iter().zip(results) {
+                        target.add(i).write_unaligned(result);
+                    }
                 }
             }
         }
     }
 }
 
+/// Elements as numbers of the compute type.
+///
 /// # Safety
 /// `count` elements must be readable, and as many numbers writable.
-unsafe fn widen<T: SimdElement>(level: Level, source: *const T, target: *mut T::Compute, count: usize) {
+pub unsafe fn widen<T: SimdElement>(level: Level, source: *const T, target: *mut T::Compute, count: usize) {
     // SAFETY: the caller's promise; AVX2 is a level only where it was detected.
     unsafe {
         let done = match level {
@@ -105,66 +136,71 @@ unsafe fn widen<T: SimdElement>(level: Level, source: *const T, target: *mut T::
 
 #[cfg(target_arch = "x86_64")]
 mod x86 {
-    use super::{Formula, Fused};
-    use crate::simd::Row;
     use crate::simd::avx2::Avx2Element;
+    use crate::simd::{Fused, Row, Several};
     use firelu_core::dtype::Compute;
 
     /// # Safety
-    /// The register's level was detected; else as [`super::row`].
+    /// The register's level was detected; else as [`super::rows`].
     #[inline(always)]
-    unsafe fn row<C: Compute, R: Row<C>, const N: usize>(
-        formula: &impl Formula<C, N>,
-        rows: [*const C; N],
-        target: *mut C,
+    unsafe fn rows<C: Compute, R: Row<C>, const N: usize, const M: usize>(
+        formula: &impl Several<C, N, M>,
+        sources: [*const C; N],
+        targets: [*mut C; M],
         count: usize,
     ) {
         let mut done = 0;
         // SAFETY: every access is to numbers below `count`. No closures: one would not have the caller's instruction set.
         unsafe {
             while done + R::LANES <= count {
-                let mut registers = [R::load(rows[0].add(done)); N];
+                let mut registers = [R::load(sources[0].add(done)); N];
                 for place in 1..N {
-                    registers[place] = R::load(rows[place].add(done));
+                    registers[place] = R::load(sources[place].add(done));
                 }
-                formula.apply(registers).store(target.add(done));
+                let results = formula.apply(registers);
+                for place in 0..M {
+                    results[place].store(targets[place].add(done));
+                }
                 done += R::LANES;
             }
             while done < count {
-                let mut numbers = [Fused(rows[0].add(done).read_unaligned()); N];
+                let mut numbers = [Fused(sources[0].add(done).read_unaligned()); N];
                 for place in 1..N {
-                    numbers[place] = Fused(rows[place].add(done).read_unaligned());
+                    numbers[place] = Fused(sources[place].add(done).read_unaligned());
                 }
-                target.add(done).write_unaligned(formula.apply(numbers).0);
+                let results = formula.apply(numbers);
+                for place in 0..M {
+                    targets[place].add(done).write_unaligned(results[place].0);
+                }
                 done += 1;
             }
         }
     }
 
     /// # Safety
-    /// AVX2, FMA and F16C were detected; else as [`super::row`].
+    /// AVX2, FMA and F16C were detected; else as [`super::rows`].
     #[target_feature(enable = "avx2,fma,f16c")]
-    pub unsafe fn avx2<T: Avx2Element, const N: usize>(
-        formula: &impl Formula<T::Compute, N>,
-        rows: [*const T::Compute; N],
-        target: *mut T::Compute,
+    pub unsafe fn avx2<T: Avx2Element, const N: usize, const M: usize>(
+        formula: &impl Several<T::Compute, N, M>,
+        sources: [*const T::Compute; N],
+        targets: [*mut T::Compute; M],
         count: usize,
     ) {
         // SAFETY: the caller's promise.
-        unsafe { row::<T::Compute, T::Register, N>(formula, rows, target, count) }
+        unsafe { rows::<T::Compute, T::Register, N, M>(formula, sources, targets, count) }
     }
 
     /// # Safety
-    /// AVX-512 was detected; else as [`super::row`].
+    /// AVX-512 was detected; else as [`super::rows`].
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,fma,f16c")]
-    pub unsafe fn avx512<T: Avx2Element, const N: usize>(
-        formula: &impl Formula<T::Compute, N>,
-        rows: [*const T::Compute; N],
-        target: *mut T::Compute,
+    pub unsafe fn avx512<T: Avx2Element, const N: usize, const M: usize>(
+        formula: &impl Several<T::Compute, N, M>,
+        sources: [*const T::Compute; N],
+        targets: [*mut T::Compute; M],
         count: usize,
     ) {
         // SAFETY: the caller's promise.
-        unsafe { row::<T::Compute, T::Wide, N>(formula, rows, target, count) }
+        unsafe { rows::<T::Compute, T::Wide, N, M>(formula, sources, targets, count) }
     }
 
     /// Widens whole registers and says how many elements that were.

@@ -19,6 +19,7 @@ use crate::core::schema::{InputDType, InputSpec, OpCost, OpSchema, OutputTypes, 
 use crate::core::tensor::TensorType;
 use crate::devices::cpu::activations::{Activation, MOST_ORDER, Settings};
 use crate::operators::fused_leaky_relu::{check_channels, existing_axis};
+use crate::operators::per_channel::{added, bare};
 
 family!(bias_act, bias_act_gradient);
 
@@ -213,12 +214,7 @@ fn get_bias_act_gradient_gradient(request: &GradientRequest<'_>) -> Result<Gradi
     input_gradients[1] = Some(of_dy.clone());
     if !args.act.is_piecewise_linear() {
         let (product, of_x, of_bias) = (format!("{of_dy}_times"), request.input_gradient(0), request.input_gradient(2));
-        let bare = |name: &str, inputs: &[&str], outputs: &[&str]| {
-            let mut def = request.def.derive(name, inputs, outputs);
-            def.args.clear();
-            def
-        };
-        operators.push(bare("Mul", &[dy, direction], &[&product]));
+        operators.push(bare(request, "Mul", &[dy, direction], &[&product]));
         let outputs: &[&str] = if bias.is_empty() { &[&of_x] } else { &[&of_x, &of_bias] };
         let def = request.def.derive("BiasActGradient", &[&[x, &product], given].concat(), outputs);
         operators.push(def.arg("order", ArgValue::Int(args.order + 1)));
@@ -228,23 +224,6 @@ fn get_bias_act_gradient_gradient(request: &GradientRequest<'_>) -> Result<Gradi
         }
     }
     Ok(GradientDefs { operators, input_gradients })
-}
-
-/// A tensor plus one number for each channel, or, without a tensor, that number everywhere.
-fn added(
-    request: &GradientRequest<'_>,
-    tensor: &str,
-    channels: &str,
-    axis: i64,
-    sum: &str,
-) -> crate::core::definition::OperatorDef {
-    // With a slope and a scale of one the fused operators add a bias and do nothing else.
-    let mut def = match tensor {
-        "" => request.def.derive("FusedLeakyReluGradient", &[request.input(0), "", channels], &[sum]),
-        _ => request.def.derive("FusedLeakyRelu", &[tensor, channels], &[sum]),
-    };
-    def.args.clear();
-    def.arg("alpha", ArgValue::Float(1.0)).arg("scale", ArgValue::Float(1.0)).arg("axis", ArgValue::Int(axis))
 }
 
 operator_object!(

@@ -6,10 +6,12 @@ use super::params::{FilteredActArgs, Function};
 use super::{ALPHA, B, BETA, DY};
 use crate::core::args::ArgValue;
 use crate::core::definition::OperatorDef;
-use crate::core::error::{Error, Result};
+use crate::core::error::Result;
 use crate::core::gradient::{GradientDefs, GradientMaker, GradientRequest};
 use crate::core::operator::Operator;
 use crate::operators::bias_act::{self, BiasActArgs};
+use crate::operators::per_channel::{added, bare, summed};
+use crate::operators::snake::{self, SnakeArgs};
 
 /// Makes `FilteredActGradient` definitions of `FilteredAct` definitions.
 #[derive(Debug, Clone, Copy, Default)]
@@ -23,7 +25,6 @@ impl GradientMaker for GetFilteredActGradient {
             return Ok(GradientDefs { operators: vec![], input_gradients: vec![None; count] });
         }
         let mut unfused = Unfused::new(request);
-        let is_snake = unfused.args.act == Function::Snake;
         let mut input_gradients: Vec<Option<String>> = vec![None; count];
         let mut outputs = vec![request.input_gradient(0)];
         for place in [B, ALPHA, BETA] {
@@ -41,10 +42,6 @@ impl GradientMaker for GetFilteredActGradient {
         let names: Vec<&str> = outputs.iter().map(String::as_str).collect();
         unfused.operators.push(request.def.derive("FilteredActGradient", &inputs, &names));
         input_gradients[0] = Some(outputs[0].clone());
-        if is_snake {
-            // What the filters of a snake need is computed by no operator: they stay as they are.
-            return Ok(GradientDefs { operators: unfused.operators, input_gradients });
-        }
         // The filters' gradients need the samples on both sides of the activation.
         let x = unfused.biased();
         let u = unfused.up(&x);
@@ -73,10 +70,6 @@ pub fn of_gradient(request: &GradientRequest<'_>) -> Result<GradientDefs> {
     }
     let dy = request.input(DY);
     let mut unfused = Unfused::new(request);
-    if unfused.args.act == Function::Snake {
-        let reason = "snake between filters has derivatives of the first order".to_string();
-        return Err(Error::NoGradient { operator: request.def.operator.clone(), reason });
-    }
     let x = unfused.biased();
     let u = unfused.up(&x);
     let g = unfused.down_adjoint(dy, &u);
@@ -84,7 +77,11 @@ pub fn of_gradient(request: &GradientRequest<'_>) -> Result<GradientDefs> {
     let h = (!incoming[0].is_empty() || !incoming[1].is_empty()).then(|| unfused.with_bias(incoming[0], incoming[1]));
     let hu = h.as_ref().map(|h| unfused.up(h));
     let (m, middle) = unfused.middle_gradient(&u, &g);
-    let by = unfused.differentiate(&bias_act::bias_act_gradient(), &middle, &[hu])?;
+    let owned = |place: usize| Some(incoming[place].to_string()).filter(|name| !name.is_empty());
+    let by = match unfused.args.act {
+        Function::Of(_) => unfused.differentiate(&bias_act::bias_act_gradient(), &middle, &[hu])?,
+        Function::Snake => unfused.differentiate(&snake::snake_gradient(), &middle, &[hu, owned(2), owned(3)])?,
+    };
     let of = |name: &str| middle.inputs.iter().position(|input| input == name).and_then(|place| by[place].clone());
     let (mut by_up, mut by_down) = (Vec::new(), Vec::new());
     if let Some(du) = of(&u) {
@@ -98,6 +95,9 @@ pub fn of_gradient(request: &GradientRequest<'_>) -> Result<GradientDefs> {
     if let Some(dg) = of(&g) {
         input_gradients[DY] = Some(unfused.down(&dg, &request.input_gradient(DY)));
         by_down.push(unfused.down_kernel_gradient(&dg, dy, &unfused.name("Fd_of_stream")));
+    }
+    for place in [ALPHA, BETA].into_iter().filter(|&place| !request.input(place).is_empty()) {
+        input_gradients[place] = of(request.input(place));
     }
     if let Some(h) = &h {
         by_up.push(unfused.up_kernel_gradient(h, &m, &unfused.name("Fu_of_result")));
@@ -130,17 +130,12 @@ impl<'a> Unfused<'a> {
 
     /// A definition with arguments of its own.
     fn push(&mut self, operator: &str, inputs: &[&str], outputs: &[&str], args: Vec<(&str, ArgValue)>) -> OperatorDef {
-        let mut def = self.request.def.derive(operator, inputs, outputs);
-        def.args.clear();
+        let mut def = bare(self.request, operator, inputs, outputs);
         for (name, value) in args {
             def = def.arg(name, value);
         }
         self.operators.push(def.clone());
         def
-    }
-
-    fn axis(&self) -> (&'static str, ArgValue) {
-        ("axis", ArgValue::Int(self.args.axis))
     }
 
     fn up_args(&self) -> Vec<(&'static str, ArgValue)> {
@@ -151,15 +146,13 @@ impl<'a> Unfused<'a> {
         self.args.down_filter().named().into()
     }
 
-    /// `value + B`, where one of them may be missing; a linear activation with gain one.
+    /// `value + B`, where one of them may be missing.
     fn with_bias(&mut self, value: &str, bias: &str) -> String {
         if bias.is_empty() {
             return value.to_string();
         }
-        let (name, one) = (self.name("sum"), ArgValue::Float(1.0));
-        let args = vec![("alpha", one.clone()), ("scale", one), self.axis()];
-        // With a slope and a scale of one this is the sum of what is given, in the shape of X.
-        self.push("FusedLeakyReluGradient", &[self.request.input(0), value, bias], &[&name], args);
+        let name = self.name("sum");
+        self.operators.push(added(self.request, value, bias, self.args.axis, &name));
         name
     }
 
@@ -200,21 +193,31 @@ impl<'a> Unfused<'a> {
     }
 
     fn activation_args(&self) -> Vec<(&'static str, ArgValue)> {
-        let FilteredActArgs { act, alpha, gain, clamp, axis, .. } = self.args;
-        let Function::Of(act) = act else { unreachable!("snake is not taken apart") };
-        BiasActArgs { act, alpha, gain, clamp, axis }.named().into()
+        let FilteredActArgs { act, alpha, gain, clamp, axis, logscale, .. } = self.args;
+        match act {
+            Function::Of(act) => BiasActArgs { act, alpha, gain, clamp, axis }.named().into(),
+            Function::Snake => SnakeArgs { logscale, axis }.named().into(),
+        }
+    }
+
+    /// Snake's numbers, where it stands between the filters.
+    fn numbers(&self) -> Vec<&'a str> {
+        let given = [ALPHA, BETA].map(|place| self.request.input(place));
+        given.into_iter().filter(|name| !name.is_empty()).collect()
     }
 
     fn activate(&mut self, u: &str) -> String {
         let (name, args) = (self.name("activated"), self.activation_args());
-        self.push("BiasAct", &[u], &[&name], args);
+        let operator = if self.args.act == Function::Snake { "Snake" } else { "BiasAct" };
+        self.push(operator, &[&[u], &self.numbers()[..]].concat(), &[&name], args);
         name
     }
 
     /// The activation's gradient, and its definition.
     fn middle_gradient(&mut self, u: &str, g: &str) -> (String, OperatorDef) {
         let (name, args) = (self.name("middle"), self.activation_args());
-        let def = self.push("BiasActGradient", &[u, g], &[&name], args);
+        let operator = if self.args.act == Function::Snake { "SnakeGradient" } else { "BiasActGradient" };
+        let def = self.push(operator, &[&[u, g], &self.numbers()[..]].concat(), &[&name], args);
         (name, def)
     }
 
@@ -224,9 +227,7 @@ impl<'a> Unfused<'a> {
 
     /// The sum over all axes but the channels'.
     fn sum_over_channels(&mut self, dx: &str, name: &str) -> String {
-        let (one, bias, unused) = (ArgValue::Float(1.0), self.request.input(B), self.name("unused"));
-        let args = vec![("alpha", one.clone()), ("scale", one), self.axis()];
-        self.push("FusedLeakyReluGradient", &[dx, dx, "", bias], &[&unused, name], args);
+        self.operators.push(summed(self.request, dx, self.request.input(B), self.args.axis, name));
         name.to_string()
     }
 

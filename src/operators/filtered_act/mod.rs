@@ -93,8 +93,7 @@ fn with_cost(schema: OpSchema, passes: u64) -> OpSchema {
 /// The operator `FilteredAct`.
 pub fn filtered_act() -> Operator {
     let doc = "Y = D(f(U(X + B))): X upsampled and filtered with Fu, activated, filtered with Fd and downsampled, over the \
-               last two dimensions. Nothing of the upsampled size is kept. Snake has derivatives of the first order, by X, B, \
-               SnakeAlpha and SnakeBeta; the filters beside it get none.";
+               last two dimensions. Nothing of the upsampled size is kept.";
     let schema = inputs(OpSchema::new("FilteredAct", doc))
         .output("Y", "[..., out_y, out_x], of X's type.")
         .tensor_inference_function(|signature| Ok(smallvec![output_type(signature)?]));

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from ..rules import Rules
-from . import arithmetic, bias_act, filtered_act, fused_leaky_relu, leaky_relu, reduce_sum, upfirdn2d
+from . import arithmetic, bias_act, filtered_act, fused_leaky_relu, leaky_relu, reduce_sum, snake, upfirdn2d
 
-_FILES = (arithmetic, bias_act, filtered_act, fused_leaky_relu, leaky_relu, reduce_sum, upfirdn2d)
+_FILES = (arithmetic, bias_act, filtered_act, fused_leaky_relu, leaky_relu, reduce_sum, snake, upfirdn2d)
 
 #: The names of the files: what an operator's name is in snake case, where it begins with one of them.
 STEMS = tuple(file.__name__.rpartition(".")[2] for file in _FILES)

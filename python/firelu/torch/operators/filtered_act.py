@@ -27,6 +27,7 @@ from ..rules import (
     shard,
 )
 from .bias_act import bias_act
+from .snake import snake
 from .upfirdn2d import upfirdn2d
 
 if TYPE_CHECKING:
@@ -156,12 +157,7 @@ def filtered_act(
     up = upfirdn2d(x, fu, up_x, up_y, 1, 1, pad_x0, pad_x1, pad_y0, pad_y1, flip_kernel, up_gain, border)
     if act == "snake":
         assert snake_alpha is not None
-        shape = [1] * up.dim()
-        shape[axis] = -1
-        p = snake_alpha.reshape(shape).to(up.dtype)
-        q = p if snake_beta is None else snake_beta.reshape(shape).to(up.dtype)
-        p, q = (p.exp(), q.exp()) if logscale else (p, q)
-        activated = up + (p * up).sin() ** 2 / (q + 1e-9)
+        activated = snake(up, snake_alpha, snake_beta, logscale, axis)
     else:
         activated = bias_act(up, None, act, alpha, gain, clamp, axis)
     pads = (down_pad_x0, down_pad_x1, down_pad_y0, down_pad_y1)

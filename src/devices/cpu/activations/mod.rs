@@ -3,12 +3,15 @@
 //! `y = clip(gain · f(t), -clamp, clamp)`. The derivative of any order n, times a stream of numbers, is
 //! `gain · f⁽ⁿ⁾(t) · stream` where `|gain · f(t)| ≤ clamp`, else zero.
 
+mod channels;
 mod curves;
-mod row_sums;
+mod partial;
 mod series;
 mod tensors;
 mod wave;
 
+pub use channels::{gradient_of_waves, map_channels};
+pub use partial::{Orders, Partial};
 pub use series::{MOST_ORDER, Order};
 pub use tensors::{Settings, apply, gradient};
 pub use wave::Wave;

@@ -18,7 +18,8 @@ pub struct Series<C> {
 }
 
 impl<C: Compute> Series<C> {
-    fn of(coefficients: &[f64]) -> Self {
+    /// A polynomial with at most `MOST_ORDER + 2` coefficients.
+    pub fn of(coefficients: &[f64]) -> Self {
         let mut series = Series { coefficients: [C::default(); MOST_ORDER + 2], length: coefficients.len() };
         for (place, &coefficient) in series.coefficients.iter_mut().zip(coefficients) {
             *place = C::from_f64(coefficient);
@@ -29,6 +30,11 @@ impl<C: Compute> Series<C> {
     /// The coefficients.
     pub fn coefficients(&self) -> &[C] {
         &self.coefficients[..self.length]
+    }
+
+    /// Whether it has no coefficients at all.
+    pub fn is_zero(&self) -> bool {
+        self.length == 0
     }
 
     /// The polynomial of a number.

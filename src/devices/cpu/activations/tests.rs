@@ -259,7 +259,7 @@ fn a_part_of_a_row_has_the_bits_of_the_whole() {
                 assert_eq!(part, whole[start..], "{level} {activation:?} from {start}");
             }
         }
-        let wave = Wave::<f32>::new(0.7, Some(1.5), true, 2);
+        let wave = Wave::<f32>::new(0.7, Some(1.5), true);
         let (mut whole, mut part) = (row.clone(), row[3..].to_vec());
         wave.apply(level, &mut whole);
         wave.apply(level, &mut part);
@@ -287,17 +287,6 @@ fn derivatives_follow_from_each_other() {
             };
             compare(&points, step, order, at, activation.name());
         }
-        let at = |order: usize, t: Vec<f64>| {
-            let wave = Wave::<f64>::new(0.9, Some(1.7), false, order.max(1));
-            let mut row = if order == 0 { t.clone() } else { vec![1.0; t.len()] };
-            if order == 0 {
-                wave.apply(level, &mut row)
-            } else {
-                wave.multiply(level, &mut row, &t)
-            }
-            row
-        };
-        compare(&points, step, order, at, "snake");
     }
 }
 

@@ -3,51 +3,38 @@
 use crate::elementwise::{apply_to_row, apply_to_rows};
 use crate::features::Level;
 use crate::functions::{angle, exp};
-use crate::simd::{Formula, Fused, Lane};
-use crate::sources::SimdElement;
+use crate::lanes::{MOST_LANES, add_row_to_lanes, tree};
+use crate::simd::{Formula, Fused, Lane, Several};
+use crate::sources::{PIECE, SimdElement};
+use crate::staged;
 use firelu_core::dtype::Compute;
 
 /// What is added to a divisor, so that it is not zero.
 const NOT_ZERO: f64 = 1e-9;
 
-/// Snake with a channel's numbers, and the order of a derivative.
+/// Snake with a channel's numbers.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Wave<C> {
     /// p.
     pub frequency: C,
     /// `1 / B`.
     pub inverse: C,
-    /// The order of the derivative by t, from one on.
-    order: usize,
-    /// What the sine or cosine of `2 p t` is multiplied by in that derivative.
-    factor: C,
 }
 
 impl<C: Compute> Wave<C> {
     /// Snake of a channel; without a beta it is alpha. Their exponentials count where `logscale`.
-    pub fn new(alpha: C, beta: Option<C>, logscale: bool, order: usize) -> Self {
+    pub fn new(alpha: C, beta: Option<C>, logscale: bool) -> Self {
         let read = |number: C| if logscale { exp(Fused(number)).0 } else { number };
         let frequency = read(alpha);
         let inverse = C::from_f64(1.0) / (beta.map_or(frequency, read) + C::from_f64(NOT_ZERO));
-        let double = frequency + frequency;
-        let mut factor = frequency * inverse;
-        for _ in 1..order {
-            factor = factor * double;
-        }
-        // The derivative of the cosine is the negative sine, and so on.
-        let factor = if order % 4 == 3 || order % 4 == 0 { C::default() - factor } else { factor };
-        Wave { frequency, inverse, order, factor }
+        Wave { frequency, inverse }
     }
 
-    /// The derivative by t.
+    /// The derivative by t, of the sine of `2 p t`.
     #[inline(always)]
-    fn derivative<L: Lane<C>>(&self, t: L) -> L {
-        let (angle, factor) = (angle(t.mul(t.splat(self.frequency))), t.splat(self.factor));
-        match self.order {
-            1 => angle.sine_of_double().mul_add(factor, t.splat(C::from_f64(1.0))),
-            order if order % 2 == 1 => angle.sine_of_double().mul(factor),
-            _ => angle.cosine_of_double().mul(factor),
-        }
+    fn slope<L: Lane<C>>(&self, sine_of_double: L) -> L {
+        let factor = sine_of_double.splat(self.frequency * self.inverse);
+        sine_of_double.mul_add(factor, sine_of_double.splat(C::from_f64(1.0)))
     }
 }
 
@@ -60,6 +47,40 @@ impl<C: SimdElement<Compute = C> + Compute> Wave<C> {
     /// Multiplies each number of a stream by the derivative at `t`.
     pub fn multiply(&self, level: Level, stream: &mut [C], t: &[C]) {
         apply_to_rows(level, self, stream, t);
+    }
+
+    /// As [`multiply`](Self::multiply); gives the sums over the row of the stream times the derivatives by p and by q.
+    pub fn multiply_and_sum(&self, level: Level, stream: &mut [C], t: &[C]) -> [f64; 2] {
+        let mut sums = [[C::default(); MOST_LANES]; 2];
+        let t = &t[..stream.len()];
+        for (start, piece) in (0..).step_by(PIECE).zip(stream.chunks_mut(PIECE)) {
+            let (numbers, result) = ([piece.as_ptr(), t[start..].as_ptr()], piece.as_mut_ptr());
+            // SAFETY: both rows have the piece's numbers, each read before it is written.
+            unsafe { self.gradient(level, numbers, (result, piece.len()), &mut sums, start) };
+        }
+        sums.map(|lanes| tree(|lane| lanes[lane]))
+    }
+
+    /// The gradient of at most [`PIECE`] numbers, from a stream and from t: the stream times the derivative by t is
+    /// written, and the streams times those by p and q are added to lanes, the first to the lane `first`.
+    ///
+    /// # Safety
+    /// `count` numbers must be readable at both sources and writable at the target, which may be a source.
+    pub unsafe fn gradient(
+        &self,
+        level: Level,
+        sources: [*const C; 2],
+        (target, count): (*mut C, usize),
+        sums: &mut [[C; MOST_LANES]; 2],
+        first: usize,
+    ) {
+        let mut terms = [[C::default(); PIECE]; 2];
+        let [by_frequency, by_divisor] = terms.each_mut().map(|row| row.as_mut_ptr());
+        // SAFETY: the caller's promise; the terms have room for a piece.
+        unsafe { staged::rows::<C, 2, 3>(level, self, sources, [target, by_frequency, by_divisor], count) };
+        for (lanes, row) in sums.iter_mut().zip(&terms) {
+            add_row_to_lanes(level, &row[..count], lanes, first);
+        }
     }
 }
 
@@ -76,6 +97,18 @@ impl<C: Compute> Formula<C, 2> for Wave<C> {
     const COMPUTES_MUCH: bool = true;
     #[inline(always)]
     fn apply<L: Lane<C>>(&self, [stream, t]: [L; 2]) -> L {
-        stream.mul(self.derivative(t))
+        stream.mul(self.slope(angle(t.mul(t.splat(self.frequency))).sine_of_double()))
+    }
+}
+
+/// Of the stream and t: the stream times the derivatives by t, by p and by q.
+impl<C: Compute> Several<C, 2, 3> for Wave<C> {
+    #[inline(always)]
+    fn apply<L: Lane<C>>(&self, [stream, t]: [L; 2]) -> [L; 3] {
+        let angle = angle(t.mul(t.splat(self.frequency)));
+        let (sine, inverse) = (angle.sine_of_double(), t.splat(self.inverse));
+        let by_frequency = stream.mul(t).mul(sine.mul(inverse));
+        let square = t.splat(C::default() - self.inverse * self.inverse);
+        [stream.mul(self.slope(sine)), by_frequency, stream.mul(angle.sine_squared().mul(square))]
     }
 }

@@ -273,6 +273,12 @@ pub trait Formula<C: Compute, const N: usize>: Sync {
     fn apply<L: Lane<C>>(&self, operands: [L; N]) -> L;
 }
 
+/// As [`Formula`], with `M` results; always run by [`staged`](crate::staged).
+pub trait Several<C: Compute, const N: usize, const M: usize>: Sync {
+    /// The results for one number, or one register of numbers, of each operand.
+    fn apply<L: Lane<C>>(&self, operands: [L; N]) -> [L; M];
+}
+
 /// Makes streamed stores visible before a task ends.
 #[inline]
 pub fn fence() {

@@ -10,9 +10,10 @@ use crate::core::tensor::{Parts, TensorView};
 use crate::devices::cpu::sources::SimdElement;
 use crate::devices::cpu::staged::Identity;
 use crate::devices::cpu::{memory, reduce};
+use crate::operators::snake::{vector, write_sums};
 use crate::operators::upfirdn2d::UpFirDn2dArgs;
 use crate::with_element;
-use between::{as_element, make, vector};
+use between::make;
 use firelu_filters::axis::Geometry;
 use firelu_filters::levels::FilterElement;
 use firelu_filters::pipeline::{self, Filter, Grid, MOST_PHASES, Request};
@@ -115,28 +116,9 @@ where
         }
     }
     if with_sums {
-        write_numbers(call, &args, &sums, [dalpha.map(|view| &**view), dbeta.map(|view| &**view)]);
+        let pairs = sums.chunks_exact(2).map(|pair| [pair[0], pair[1]]);
+        let numbers = [ALPHA, BETA].map(|place| optional(call, place));
+        write_sums(pairs, numbers, args.logscale, [dalpha.map(|view| &**view), dbeta.map(|view| &**view)]);
     }
     Ok(())
-}
-
-/// From the sums by p and q to the gradients of alpha and beta.
-fn write_numbers(call: &Call<'_>, args: &FilteredActArgs, sums: &[f64], outputs: [Option<&Parts>; 2]) {
-    let numbers = [ALPHA, BETA].map(|place| optional(call, place).map(vector::<f64>));
-    for (channel, pair) in sums.chunks_exact(2).enumerate() {
-        // Without divisors of their own p stands in both places.
-        let by = match numbers[1] {
-            Some(_) => [pair[0], pair[1]],
-            None => [pair[0] + pair[1], 0.0],
-        };
-        for (which, output) in outputs.into_iter().enumerate() {
-            let (Some(output), Some(numbers)) = (output, &numbers[which]) else { continue };
-            let chain = if args.logscale { numbers[channel].exp() } else { 1.0 };
-            let place = output.pointer.wrapping_offset(channel as isize * output.strides[0]);
-            with_element!(output.dtype(), T => {
-                // SAFETY: the output has an element for each channel, which may be unaligned.
-                unsafe { place.cast::<T>().write_unaligned(as_element::<T>(by[which] * chain)) }
-            });
-        }
-    }
 }

@@ -1,6 +1,8 @@
 //! Walks several tensors of one shape at once: merges dimensions, finds long runs and splits them
 //! into tasks.
 
+pub(crate) mod dims;
+
 use smallvec::SmallVec;
 
 use crate::parallel;
