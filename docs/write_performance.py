@@ -43,7 +43,7 @@ was measured on a GPU: the CUDA kernels never ran on hardware.
 """
 WITH = """
 The figures below come from one run of `firelu bench` (firelu {version}) on: {processor}, {threads} threads,
-instruction set {level}, last-level cache {cache} MiB, transparent huge pages: {huge_pages}.{libraries} Each time is
+instruction set {level}, non-temporal stores above {cache} MiB, transparent huge pages: {huge_pages}.{libraries} Each time is
 the median of many short turns that all calls of a case, copies included, take one after the other; for small calls it
 is the shortest. This is a shared machine: times vary by about a third and memory speed by up to half between runs, so
 we only compare times measured in the same process. Nothing was measured on a GPU: the CUDA kernels never ran on
@@ -260,7 +260,7 @@ def page(results: dict[str, Any] | None) -> str:
         processor=machine["processor"],
         threads=machine["threads"],
         level=machine["level"],
-        cache=machine["last_level_cache"] >> 20,
+        cache=machine["non_temporal_bytes"] >> 20,
         huge_pages=machine["transparent_huge_pages"] or "unknown",
         libraries=f" Others: {others}." if others else "",
         notes="".join(f"\nNote: {note}.\n" for note in results["notes"]),

@@ -184,13 +184,45 @@ fn activations_are_the_same_bits() {
 }
 
 #[test]
+fn snakes_are_the_same_bits() {
+    let _cuda = Cuda::take();
+    if !Level::available().contains(&Level::Avx2) {
+        eprintln!("left out: this processor does not fuse multiply and add, as the device does");
+        return;
+    }
+    let shapes: [(&[usize], i64); 4] = [(&[5], 0), (&[3, 5], 1), (&[2, 8, 5, 6], -1), (&[0, 3, 4, 4], 1)];
+    for dtype in DType::ALL {
+        for ((shape, axis), layout) in shapes.into_iter().flat_map(|shape| LAYOUTS.map(|layout| (shape, layout))) {
+            let channels = shape[axis.rem_euclid(shape.len() as i64) as usize];
+            let (x, dy) = (pair(shape, layout, dtype, 1), pair(shape, layout, dtype, 2));
+            let alpha = pair(&[channels], Layout::Sliced, dtype.compute(), 3);
+            for (beta, logscale) in [(None, true), (Some(pair(&[channels], Layout::RowMajor, dtype, 4)), false)] {
+                let args = [("logscale", ArgValue::Bool(logscale)), ("axis", ArgValue::Int(axis))];
+                let what = format!("{dtype} {shape:?} {layout:?} {axis} {logscale}");
+                let numbers = [Some(alpha.clone()), beta.clone()];
+                let forward = [&[Some(x.clone())], &numbers[..]].concat();
+                assert_bits(&what, &both("Snake", &forward, &args)[0]);
+                let backward = [&[Some(x.clone()), Some(dy.clone())], &numbers[..]].concat();
+                assert_bits(&what, &both("SnakeGradient", &backward, &args)[0]);
+                for (order_x, order_alpha) in [(0, 0), (1, 1), (3, 2)] {
+                    let orders = [("order_x", ArgValue::Int(order_x)), ("order_alpha", ArgValue::Int(order_alpha))];
+                    let args = [&args[..], &orders].concat();
+                    assert_bits(&what, &both("SnakeDerivative", &backward, &args)[0]);
+                }
+            }
+        }
+    }
+}
+
+#[test]
 fn activations_of_special_values_are_those_of_the_cpu() {
     let _cuda = Cuda::take();
     if !Level::available().contains(&Level::Avx2) {
         eprintln!("left out: this processor does not fuse multiply and add, as the device does");
         return;
     }
-    let special = [0.0, -0.0, f64::INFINITY, f64::NEG_INFINITY, f64::NAN, 1e-45, -1e-45, 65504.0, -6e-8, 3e38, -88.5];
+    let special =
+        [0.0, -0.0, f64::INFINITY, f64::NEG_INFINITY, f64::NAN, 1e-45, -1e-45, 65504.0, -6e-8, 3e38, -88.5, 2e5];
     for dtype in DType::ALL {
         let host = tensor(&[special.len()], &special, dtype);
         let x = [host.clone(), copy(&host, GPU).unwrap()];
@@ -200,6 +232,10 @@ fn activations_of_special_values_are_those_of_the_cpu() {
             let gradient = both("BiasActGradient", &[Some(x.clone()), Some(x.clone())], &args);
             assert_bits(activation.name(), &gradient[0]);
         }
+        let alpha = pair(&[special.len()], Layout::RowMajor, dtype, 1);
+        let args = [("axis", ArgValue::Int(0)), ("logscale", ArgValue::Bool(true))];
+        assert_bits("snake", &both("Snake", &[Some(x.clone()), Some(alpha.clone())], &args)[0]);
+        assert_bits("snake", &both("SnakeGradient", &[Some(x.clone()), Some(x), Some(alpha)], &args)[0]);
     }
 }
 

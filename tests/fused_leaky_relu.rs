@@ -2,7 +2,7 @@
 
 use std::num::NonZeroUsize;
 
-use firelu::devices::cpu::features::{last_level_cache, pin_last_level_cache};
+use firelu::devices::cpu::memory::caches;
 use firelu::{ArgValue, DType, OperatorDef, Tensor, registry};
 use firelu_test_support::gradients::check_gradient;
 use firelu_test_support::layouts::Layout;
@@ -219,8 +219,8 @@ fn large_bias_gradients_are_exact_where_float32_sums_are_not() {
 #[test]
 fn results_that_bypass_the_caches_have_the_same_bits() {
     // Above three quarters of the cache, with rows of odd length.
-    pin_last_level_cache(NonZeroUsize::new(1 << 20));
-    let rows = last_level_cache() / 4 / 1021 / 8 + 1;
+    caches::pin(NonZeroUsize::new(1 << 20));
+    let rows = caches::threshold().bytes / 4 / 1021 / 8 + 1;
     let shape = [rows, 8, 1021];
     let mut numbers = Numbers::new(3);
     let y = random(DType::Float32, &shape, Layout::RowMajor, &mut numbers);

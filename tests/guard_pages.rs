@@ -3,7 +3,7 @@
 
 use std::num::NonZeroUsize;
 
-use firelu::devices::cpu::features::{last_level_cache, pin_last_level_cache};
+use firelu::devices::cpu::memory::caches;
 use firelu::{ArgValue, DType, Tensor, registry};
 use firelu_test_support::guarded::{Side, guarded};
 use firelu_test_support::layouts::Layout;
@@ -75,10 +75,10 @@ fn no_kernel_leaves_its_buffers() {
 
 #[test]
 fn no_streaming_kernel_leaves_its_buffers() {
-    pin_last_level_cache(NonZeroUsize::new(1 << 20));
+    caches::pin(NonZeroUsize::new(1 << 20));
     for dtype in DType::ALL {
         for side in [Side::Start, Side::End] {
-            let n = last_level_cache() / dtype.size() / 2 + 13;
+            let n = caches::threshold().bytes / dtype.size() / 2 + 13;
             check("LeakyRelu", dtype, &[&[n]], &[], side);
             let rows: &[usize] = &[2, n / 2];
             check("FusedLeakyRelu", dtype, &[rows, &[2]], &[("axis", ArgValue::Int(0))], side);

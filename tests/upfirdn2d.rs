@@ -3,7 +3,7 @@
 
 use std::num::NonZeroUsize;
 
-use firelu::devices::cpu::features::{last_level_cache, pin_last_level_cache};
+use firelu::devices::cpu::memory::caches;
 use firelu::devices::cpu::parallel::with_threads;
 use firelu::{DType, Shape, Tensor, UpFirDn2dArgs, registry};
 use firelu_filters::axis::{Axis, Geometry};
@@ -307,8 +307,8 @@ fn infinities_stay_where_they_belong() {
 fn streamed_outputs_have_the_same_bits() {
     let plane = [512, 509];
     // One plane stays in the caches, all of them do not.
-    pin_last_level_cache(NonZeroUsize::new(plane[0] * plane[1] * 16));
-    let planes = last_level_cache() / (plane[0] * plane[1] * 8) + 2;
+    caches::pin(NonZeroUsize::new(plane[0] * plane[1] * 16));
+    let planes = caches::threshold().bytes / (plane[0] * plane[1] * 8) + 2;
     let x = values(planes * plane[0] * plane[1], 3);
     let whole = tensor(&[planes, plane[0], plane[1]], DType::Float32, &x, Layout::RowMajor);
     for (args, separable) in [(square(1, 1, (2, 1)), true), (square(1, 1, (1, 1)), false), (square(2, 1, (1, 1)), true)]

@@ -25,6 +25,7 @@ from ._firelu import (
     from_dlpack,
     get_cpu_level,
     get_gradient_defs,
+    get_non_temporal_bytes,
     get_num_threads,
     memory_stats,
     operators,
@@ -32,6 +33,7 @@ from ._firelu import (
     schema,
     set_cache_limit,
     set_cpu_level,
+    set_non_temporal_bytes,
     set_num_threads,
 )
 from .activations import bias_act, bias_act_gradient, snake, snake_gradient
@@ -107,6 +109,7 @@ __all__ = [
     "fused_leaky_relu_gradient",
     "get_cpu_level",
     "get_gradient_defs",
+    "get_non_temporal_bytes",
     "get_num_threads",
     "grad",
     "gradcheck",
@@ -128,6 +131,7 @@ __all__ = [
     "schema",
     "set_cache_limit",
     "set_cpu_level",
+    "set_non_temporal_bytes",
     "set_num_threads",
     "snake",
     "snake_gradient",

@@ -80,6 +80,11 @@ def _cases() -> Iterator[_Case]:
             for order in (1, 3):
                 yield "BiasActGradient", [shape, shape, channels], {"act": act, "order": order}
             yield "BiasActGradient", [shape, shape, None], {"act": act, "clamp": 0.75}
+        for beta, logscale in ((channels, True), (None, False)):
+            waves = [shape, channels, beta]
+            yield "Snake", waves, {"logscale": logscale}
+            yield "SnakeGradient", [shape, *waves], {"logscale": logscale}
+            yield "SnakeDerivative", [shape, *waves], {"logscale": logscale, "order_x": 2, "order_alpha": 1}
         yield "Sum", [shape] * 9, {}
         for name in ("Add", "Sub", "Mul"):
             yield name, [shape, shape], {}
@@ -135,7 +140,7 @@ def _is_exact(name: str, place: int) -> bool:
     """Tell whether both devices do the same operations in the same order."""
     return not (
         name.startswith(("UpFirDn2d", "ReduceSum"))
-        or (name in ("FusedLeakyReluGradient", "BiasActGradient") and place == 1)
+        or (name in ("FusedLeakyReluGradient", "BiasActGradient", "SnakeGradient") and place > 0)
     )
 
 

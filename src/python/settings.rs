@@ -12,7 +12,8 @@ use super::errors::{self, raise};
 use super::{arrays, entry};
 use crate::core::error::Error;
 use crate::devices::cpu::copy::{Method, copy};
-use crate::devices::cpu::features::{Level, last_level_cache, pin_last_level_cache};
+use crate::devices::cpu::features::Level;
+use crate::devices::cpu::memory::caches;
 use crate::devices::cpu::{environment, memory, parallel};
 use crate::registry;
 
@@ -100,20 +101,29 @@ fn cpu_levels() -> Vec<String> {
     Level::available().iter().map(ToString::to_string).collect()
 }
 
-/// The size of the last-level cache in bytes.
+/// From how many bytes read and written on stores bypass the caches.
 #[guarded]
 #[pyfunction]
-fn cpu_cache_bytes() -> usize {
-    last_level_cache()
+fn get_non_temporal_bytes() -> usize {
+    caches::threshold().bytes
 }
 
-/// Take the last-level cache to be so large; None for what the system says. Results have the same bits either way.
+/// The same as a sentence with its reason, for reports.
 #[guarded]
 #[pyfunction]
-fn pin_cache_bytes(bytes: Option<usize>) -> PyResult<()> {
-    let size = bytes.map(|bytes| NonZeroUsize::new(bytes).ok_or(bytes)).transpose();
-    let refuse = |bytes| raise(Error::argument("pin_cache_bytes", "bytes", bytes, "at least 1, or None"));
-    pin_last_level_cache(size.map_err(refuse)?);
+fn non_temporal_reason() -> String {
+    caches::threshold().to_string()
+}
+
+/// Make stores bypass the caches from so many bytes on; None for what is found out about this machine. Results have the
+/// same bits either way.
+#[guarded]
+#[pyfunction]
+fn set_non_temporal_bytes(bytes: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
+    let takes = "a number of bytes from 1 on, or None";
+    let bytes = bytes.map(|bytes| whole_number("set_non_temporal_bytes", "bytes", bytes, takes)).transpose()?;
+    let refuse = || raise(Error::argument("set_non_temporal_bytes", "bytes", 0, takes));
+    caches::pin(bytes.map(|bytes| NonZeroUsize::new(bytes).ok_or_else(refuse)).transpose()?);
     Ok(())
 }
 
@@ -181,8 +191,9 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(get_cpu_level, module)?)?;
     module.add_function(wrap_pyfunction!(set_cpu_level, module)?)?;
     module.add_function(wrap_pyfunction!(cpu_levels, module)?)?;
-    module.add_function(wrap_pyfunction!(cpu_cache_bytes, module)?)?;
-    module.add_function(wrap_pyfunction!(pin_cache_bytes, module)?)?;
+    module.add_function(wrap_pyfunction!(get_non_temporal_bytes, module)?)?;
+    module.add_function(wrap_pyfunction!(non_temporal_reason, module)?)?;
+    module.add_function(wrap_pyfunction!(set_non_temporal_bytes, module)?)?;
     module.add_function(wrap_pyfunction!(copy_bytes, module)?)?;
     module.add_function(wrap_pyfunction!(memory_stats, module)?)?;
     module.add_function(wrap_pyfunction!(empty_cache, module)?)?;

@@ -102,6 +102,7 @@ pub fn elementwise(dtype: DType) -> Vec<Case> {
             cases.extend(sums(shape, layout, &[11], dtype));
             cases.extend(fused(shape, layout, dtype));
             cases.extend(activated(shape, layout, dtype));
+            cases.extend(waved(shape, layout, dtype));
             let axes: Vec<usize> = (0..shape.len()).filter(|&axis| axis != 1).collect();
             cases.extend([reduced(shape, layout, &axes, dtype)]);
         }
@@ -248,6 +249,40 @@ pub fn activated(shape: &[usize], layout: Layout, dtype: DType) -> Vec<Case> {
     let args = vec![("act", ArgValue::String("linear".into())), ("gain", float(1.0))];
     let gradient = || Case::new("BiasActGradient", vec![x.clone(), dy.clone(), bias.clone()], args.clone());
     cases.extend([gradient(), gradient().without(0), gradient().without(1)]);
+    cases
+}
+
+/// Snake and its derivatives. Sums of rounded products depend on their order: only one term of each is not zero, the
+/// first or the last of the channel.
+pub fn waved(shape: &[usize], layout: Layout, dtype: DType) -> Vec<Case> {
+    let mut cases = Vec::new();
+    if shape.len() < 2 {
+        return cases;
+    }
+    let [x, dy] = [1, 2].map(|seed| Some(pair(shape, layout, dtype, seed)));
+    for (logscale, kind) in [(true, dtype), (false, dtype.compute())] {
+        let alpha = Some(pair(&[shape[1]], Layout::RowMajor, kind, 3));
+        let beta = logscale.then(|| pair(&[shape[1]], Layout::RowMajor, dtype, 4));
+        let args = vec![("logscale", ArgValue::Bool(logscale))];
+        cases.push(Case::new("Snake", vec![x.clone(), alpha.clone(), beta.clone()], args.clone()));
+        let of = |dy: &Option<[Tensor; 2]>| vec![x.clone(), dy.clone(), alpha.clone(), beta.clone()];
+        for orders in [[0, 0, 0], [1, 2, 0], [2, 1, i64::from(logscale)]] {
+            let names = ["order_x", "order_alpha", "order_beta"];
+            let orders = names.into_iter().zip(orders.map(ArgValue::Int));
+            cases.push(Case::new("SnakeDerivative", of(&dy), args.iter().cloned().chain(orders).collect()));
+        }
+        let rest: usize = shape[2..].iter().product();
+        for last in [false, true] {
+            let single = Some(pair_of(shape, layout, dtype, |count| {
+                let end = if last { count / (shape[1] * rest) - 1 } else { 0 };
+                let is_single =
+                    |place: usize| place / (shape[1] * rest) == end && place % rest == if last { rest - 1 } else { 0 };
+                (0..count).map(|place| if is_single(place) { 1.5 } else { 0.0 }).collect()
+            }));
+            let gradient = || Case::new("SnakeGradient", of(&single), args.clone());
+            cases.extend([gradient(), gradient().without(0), gradient().without(1)]);
+        }
+    }
     cases
 }
 

@@ -9,7 +9,6 @@ import ml_dtypes
 import numpy as np
 import pytest
 import reference
-from firelu._firelu import pin_cache_bytes
 
 BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
 DTYPES = [np.dtype("float16"), BFLOAT16, np.dtype("float32"), np.dtype("float64")]
@@ -143,12 +142,12 @@ def test_large_calls_past_the_caches_have_the_same_bits(dtype):
         return firelu.snake(x, alpha, beta), *firelu.snake_gradient(x, dy, alpha, beta)
 
     expected = results()
-    pin_cache_bytes(1 << 16)
+    firelu.set_non_temporal_bytes(1 << 16)
     try:
         for mine, theirs in zip(results(), expected, strict=True):
             np.testing.assert_array_equal(mine, theirs)
     finally:
-        pin_cache_bytes(None)
+        firelu.set_non_temporal_bytes(None)
 
 
 @pytest.mark.parametrize("dtype", DTYPES[2:], ids=str)

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 import reference
 from checks import assert_same_bits, widen
-from firelu._firelu import cpu_cache_bytes, pin_cache_bytes
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from strategies import DTYPES, arrays, dtypes
@@ -164,13 +163,13 @@ def test_strided_outputs_and_non_temporal_stores(border):
     wide = np.zeros((*x.shape[:-1], 3 * x.shape[-1]), np.float32)[..., ::3]
     firelu.upfirdn2d_gradient(expected, SEPARABLE, x.shape, out=wide, **arguments)
     assert_same_bits(np.ascontiguousarray(wide), dx)
-    pin_cache_bytes(1 << 16)
+    firelu.set_non_temporal_bytes(1 << 16)
     try:
-        assert cpu_cache_bytes() == 1 << 16
+        assert firelu.get_non_temporal_bytes() == 1 << 16
         assert_same_bits(firelu.upfirdn2d(x, SEPARABLE, **arguments), expected)
         assert_same_bits(firelu.upfirdn2d_gradient(expected, SEPARABLE, x.shape, **arguments), dx)
     finally:
-        pin_cache_bytes(None)
+        firelu.set_non_temporal_bytes(None)
 
 
 @pytest.mark.parametrize("border", RULES)

@@ -6,7 +6,6 @@ import firelu
 import numpy as np
 import pytest
 from checks import assert_same_bits
-from firelu._firelu import cpu_cache_bytes, pin_cache_bytes
 from strategies import DTYPES
 
 RNG = np.random.default_rng(0)
@@ -91,16 +90,16 @@ def placed(shape, dtype, offset):
 @pytest.fixture
 def small_cache():
     """A last-level cache that small arrays exceed."""
-    pin_cache_bytes(4 << 20)
+    firelu.set_non_temporal_bytes(4 << 20)
     yield
-    pin_cache_bytes(None)
+    firelu.set_non_temporal_bytes(None)
 
 
 def check_streamed(form, width, channels_last, dtype, planes, offsets):
     """That rows past the caches have the bits of others wherever they start, and that nothing else is written."""
     (up, down, pad), kernel = FORMS[form], KERNELS["4x4"]
     size = np.dtype(dtype).itemsize
-    height = 4 + cpu_cache_bytes() // (planes * width * size * (1 if form == "plain" else 2))
+    height = 4 + firelu.get_non_temporal_bytes() // (planes * width * size * (1 if form == "plain" else 2))
     x = RNG.standard_normal((1, planes, height, width), np.float32).astype(dtype)
     # Each plane is so small that it is not streamed.
     expected = np.concatenate([firelu.upfirdn2d(x[:, i : i + 1], kernel, up, down, pad) for i in range(planes)], axis=1)

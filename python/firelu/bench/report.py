@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from .. import __version__
-from .._firelu import cpu_cache_bytes, get_cpu_level, get_num_threads
+from .._firelu import get_cpu_level, get_non_temporal_bytes, get_num_threads
 from .goals import Goal
 from .measure import Timing
 
@@ -111,7 +111,7 @@ def machine() -> dict[str, Any]:
         "processor": processor(),
         "level": get_cpu_level(),
         "threads": get_num_threads(),
-        "last_level_cache": cpu_cache_bytes(),
+        "non_temporal_bytes": get_non_temporal_bytes(),
         "transparent_huge_pages": huge_pages(),
         "python": platform.python_version(),
         "libraries": libraries(),

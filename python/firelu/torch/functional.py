@@ -13,7 +13,6 @@ from ..errors import ArgumentError, ShapeError
 from ..functional import _paddings, _pair
 from ..signals import in_two_dimensions, padding, place
 from .bridge import bridged
-from .operators.snake import snake as snake_formula
 
 _LEAKY_RELU = bridged("LeakyRelu").call
 _FUSED_LEAKY_RELU = bridged("FusedLeakyRelu").call
@@ -119,8 +118,6 @@ def snake(input: Tensor, alpha: Tensor, beta: Tensor | None = None, *, logscale:
     >>> firelu.torch.snake(torch.tensor([[0.0, 1.0]]), torch.tensor([1.0, 2.0]))
     tensor([[0.0000, 1.4134]])
     """
-    if input.device.type == "cuda":
-        return snake_formula(input, alpha, beta, logscale, axis)
     result: Tensor = _SNAKE(input, alpha, beta, logscale, axis)
     return result
 

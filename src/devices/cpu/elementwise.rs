@@ -3,7 +3,8 @@
 
 use std::mem::MaybeUninit;
 
-use crate::features::{Level, last_level_cache};
+use crate::features::Level;
+use crate::memory::caches::bypasses;
 use crate::parallel::{self, TASK_BYTES};
 use crate::simd::{Formula, fence};
 use crate::sources::{Last, LastKind, PIECE, SimdElement, Sources, gather, gather_wide, scatter, with_sources};
@@ -12,13 +13,6 @@ use crate::walk::Walk;
 use firelu_core::dtype::{Compute, DType, Element};
 use firelu_core::error::Result;
 use firelu_core::tensor::{Parts, TensorView, TensorViewMut};
-
-/// Whether results of a call that moves so many bytes should bypass the caches: lines that are in no
-/// cache need not be fetched before they are overwritten. Up to the size of the last-level cache, which
-/// holds both sides, plain stores are faster.
-pub fn is_streaming(bytes: usize) -> bool {
-    bytes > last_level_cache()
-}
 
 /// Whether elements stand for several places.
 fn is_broadcast(input: &Parts) -> bool {
@@ -51,7 +45,7 @@ pub fn map<T: SimdElement, const N: usize>(
     let in_place = inputs.iter().any(|input| input.pointer == output.pointer);
     // A broadcast input takes no room to speak of.
     let broadcast = inputs.iter().filter(|input| is_broadcast(input)).count();
-    let streaming = !in_place && is_streaming(bytes - broadcast * elements * size as usize);
+    let streaming = !in_place && bypasses(bytes - broadcast * elements * size as usize);
     let operand = |parts: &Parts| (parts.pointer, parts.strides.clone());
     let walk = Walk::new(output.shape(), operand(output), inputs.map(|input| operand(input)));
     if let Some(pattern) = pattern::<T, N>(&walk, elements, last_dtype) {

@@ -5,6 +5,7 @@ use std::sync::OnceLock;
 
 use crate::features::Level;
 use crate::fork;
+use crate::memory::caches;
 use crate::variables::{Setting, setting};
 
 /// The most threads that can be asked for.
@@ -22,7 +23,8 @@ pub fn cache_bytes() -> Setting<usize> {
 
 /// What is wrong with firelu's environment variables: one line each.
 pub fn problems() -> Vec<String> {
-    [threads().err(), Level::named().err(), cache_bytes().err()].into_iter().flatten().collect()
+    let problems = [threads().err(), Level::named().err(), cache_bytes().err(), caches::variable().err()];
+    problems.into_iter().flatten().collect()
 }
 
 /// How many threads calls use where nobody set a number, and what says so. Read once: a narrower affinity later on is

@@ -1,10 +1,9 @@
 //! The instruction-set level: a run-time value, detected once, that tests and users can lower.
 
 use std::fmt;
-use std::num::NonZeroUsize;
 use std::str::FromStr;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU8, Ordering};
 
 use crate::fork;
 use crate::variables::{Setting, setting};
@@ -112,40 +111,6 @@ fn initialise() -> Level {
     level
 }
 
-/// What [`pin_last_level_cache`] was given; zero where nothing is pinned.
-static PINNED_CACHE: AtomicUsize = AtomicUsize::new(0);
-
-/// Takes the last-level cache to be so large, or as large as the system says: from when on stores are non-temporal. Results
-/// have the same bits either way; with a small number every path is reached by small arrays.
-pub fn pin_last_level_cache(bytes: Option<NonZeroUsize>) {
-    PINNED_CACHE.store(bytes.map_or(0, NonZeroUsize::get), Ordering::Relaxed);
-}
-
-/// The size of the last-level cache in bytes: above a good part of it, stores bypass the caches.
-pub fn last_level_cache() -> usize {
-    let pinned = PINNED_CACHE.load(Ordering::Relaxed);
-    if pinned > 0 {
-        return pinned;
-    }
-    static SIZE: OnceLock<usize> = OnceLock::new();
-    *fork::once(&SIZE, || {
-        let read = |index: u32| {
-            let path = format!("/sys/devices/system/cpu/cpu0/cache/index{index}/size");
-            let text = std::fs::read_to_string(path).ok()?;
-            let text = text.trim();
-            let (digits, unit) = text.split_at(text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len()));
-            let factor = match unit {
-                "K" => 1 << 10,
-                "M" => 1 << 20,
-                _ => 1,
-            };
-            Some(digits.parse::<usize>().ok()? * factor)
-        };
-        // Where the system does not tell (not Linux, or a sandbox): a usual desktop's.
-        (0..5).filter_map(read).max().unwrap_or(32 << 20)
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -157,10 +122,5 @@ mod tests {
         }
         assert!(Level::available().contains(&Level::Native));
         assert!("avx9000".parse::<Level>().is_err());
-    }
-
-    #[test]
-    fn the_last_level_cache_is_plausible() {
-        assert!((1 << 18..1 << 34).contains(&last_level_cache()));
     }
 }

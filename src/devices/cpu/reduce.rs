@@ -4,10 +4,11 @@
 
 use smallvec::SmallVec;
 
-use crate::elementwise::{Pieces, is_streaming};
+use crate::elementwise::Pieces;
 use crate::features::Level;
 use crate::lanes::{BLOCK, MOST_LANES, Run, lanes_of, tree};
 use crate::memory;
+use crate::memory::caches::bypasses;
 use crate::parallel::{self, TASK_BYTES};
 use crate::simd::{Formula, fence};
 use crate::sources::{Last, LastKind, PIECE, SimdElement, gather_wide, scatter};
@@ -117,7 +118,7 @@ pub unsafe fn sum<T: SimdElement, const N: usize>(
         sums,
         partial: partial.as_mut_ptr(),
         blocks,
-        streaming: target.is_some() && !in_place && is_streaming(bytes),
+        streaming: target.is_some() && !in_place && bypasses(bytes),
     };
     plan.run_tasks::<T>(bytes_per_element, bytes)?;
     if blocks > 1 {

@@ -7,7 +7,7 @@ use super::order::{Order, choose_order};
 use super::taps::Taps;
 use crate::axis::{Axis, Geometry};
 use firelu_core::dtype::Element;
-use firelu_cpu::features::last_level_cache;
+use firelu_cpu::memory::caches::bypasses;
 
 /// The most elements of a row of outputs, and of inputs, that a strip covers: a few such rows fit into
 /// the first-level cache.
@@ -109,7 +109,7 @@ impl Plan {
             strip,
             band,
             gathered,
-            non_temporal: dense && bytes > (last_level_cache() / 4 * 3) as f64,
+            non_temporal: dense && bypasses(bytes as usize),
             prefetch: dense && bytes > CACHED_BYTES,
             target_bits: layout.second_alignment_bits(),
             strips,

@@ -6,6 +6,8 @@ use crate::core::error::Result;
 use crate::core::operator::Call;
 use crate::core::tensor::{Parts, TensorView};
 use crate::devices::cpu::activations::{Partial, Wave, gradient_of_waves, map_channels};
+use crate::devices::cpu::functions::exp;
+use crate::devices::cpu::simd::Fused;
 use crate::devices::cpu::sources::{SimdElement, gather_wide};
 use crate::operators::fused_leaky_relu::existing_axis;
 use crate::with_element;
@@ -42,7 +44,7 @@ pub fn write_sums(
         let by = if has_beta { [by_p, by_q] } else { [by_p + by_q, 0.0] };
         for (which, output) in outputs.into_iter().enumerate() {
             let (Some(output), Some(numbers)) = (output, &numbers[which]) else { continue };
-            let chain = if logscale { numbers[channel].exp() } else { 1.0 };
+            let chain = if logscale { exp(Fused(numbers[channel])).0 } else { 1.0 };
             let place = output.pointer.wrapping_offset(channel as isize * output.strides[0]);
             with_element!(output.dtype(), T => {
                 let value = T::from_compute(<T as Element>::Compute::from_f64(by[which] * chain));

@@ -4,6 +4,8 @@
 //! alpha and j times by beta, is one formula, `SnakeDerivative`, whose own derivatives are again of that form.
 
 mod cpu;
+#[cfg(feature = "cuda")]
+mod cuda;
 mod gradients;
 
 use smallvec::smallvec;
@@ -19,7 +21,7 @@ use crate::operators::fused_leaky_relu::check_channels;
 pub use cpu::{of_channels, vector, write_sums};
 pub use gradients::GetSnakeGradient;
 
-family!(snake, snake_gradient, snake_derivative; "torch's own operations serve torch's tensors");
+family!(snake, snake_gradient, snake_derivative);
 
 arguments! {
     /// The arguments of `Snake` and `SnakeGradient`.
@@ -98,7 +100,8 @@ pub fn snake() -> Operator {
             check(signature, FORWARD, SnakeArgs::from_args(signature.args).axis)?;
             Ok(smallvec![signature.input(0).clone()])
         });
-    Operator::new(with_cost(schema), cpu::forward).with_gradient(Gradient::defined(GetSnakeGradient))
+    let operator = Operator::new(with_cost(schema), cpu::forward);
+    with_cuda!(operator, cuda::forward).with_gradient(Gradient::defined(GetSnakeGradient))
 }
 
 fn backward(name: &str, doc: &str) -> OpSchema {
@@ -120,7 +123,8 @@ pub fn snake_gradient() -> Operator {
         .output("dBeta", "The shape and type of Beta; of length zero without.")
         .args(SnakeArgs::specs())
         .tensor_inference_function(infer_gradient);
-    Operator::new(with_cost(schema), cpu::gradient).with_gradient(Gradient::defined(gradients::of_gradient))
+    let operator = Operator::new(with_cost(schema), cpu::gradient);
+    with_cuda!(operator, cuda::gradient).with_gradient(Gradient::defined(gradients::of_gradient))
 }
 
 /// The operator `SnakeDerivative`.
@@ -131,7 +135,8 @@ pub fn snake_derivative() -> Operator {
         .output("Z", "The shape and type of X.")
         .args(SnakeDerivativeArgs::specs())
         .tensor_inference_function(infer_derivative);
-    Operator::new(with_cost(schema), cpu::derivative).with_gradient(Gradient::defined(gradients::of_derivative))
+    let operator = Operator::new(with_cost(schema), cpu::derivative);
+    with_cuda!(operator, cuda::derivative).with_gradient(Gradient::defined(gradients::of_derivative))
 }
 
 fn infer_gradient(signature: &Signature<'_>) -> Result<OutputTypes> {

@@ -3,10 +3,11 @@
 use smallvec::SmallVec;
 
 use super::Wave;
-use crate::elementwise::{contiguous, is_streaming, strided};
+use crate::elementwise::{contiguous, strided};
 use crate::features::Level;
 use crate::lanes::{BLOCK, MOST_LANES, tree};
 use crate::memory;
+use crate::memory::caches::bypasses;
 use crate::parallel::{self, TASK_BYTES};
 use crate::simd::{Formula, fence};
 use crate::sources::{Last, PIECE, SimdElement, gather_wide};
@@ -37,7 +38,7 @@ pub fn map_channels<T: SimdElement, F: Formula<T::Compute, N>, const N: usize>(
     let (level, size, rank) = (Level::current(), size_of::<T>(), output.shape().len());
     let bytes_per_element = size * (N + 1);
     let in_place = inputs.iter().any(|input| input.pointer == output.pointer);
-    let streaming = !in_place && is_streaming(output.shape().elements() * bytes_per_element);
+    let streaming = !in_place && bypasses(output.shape().elements() * bytes_per_element);
     // The formulas are one more operand, which changes along the axis alone.
     let along = |dimension: usize| if dimension == axis { size_of::<F>() as isize } else { 0 };
     let of_formulas: Operand = (formulas.as_ptr().cast_mut().cast(), (0..rank).map(along).collect());
@@ -141,7 +142,7 @@ where
         target: dx.map_or(std::ptr::null_mut(), |dx| dx.pointer),
         channel: dim(axis),
         dims,
-        streaming: dx.is_some() && !in_place && is_streaming(bytes),
+        streaming: dx.is_some() && !in_place && bypasses(bytes),
         partial: partial.as_mut_ptr(),
     };
     // A block of some channels, then the next: neighbours in memory are done together in every layout.

@@ -6,8 +6,8 @@
 
 use super::Wave;
 use super::series::Series;
-use crate::functions::angle;
-use crate::simd::{Formula, Lane};
+use crate::functions::{angle, exp};
+use crate::simd::{Formula, Fused, Lane};
 use firelu_core::dtype::Compute;
 
 /// How often a derivative is taken by each.
@@ -46,7 +46,7 @@ impl<C: Compute> Partial<C> {
         let (p, inverse) = (frequency.to_f64(), inverse.to_f64());
         let weights = match beta {
             Some(beta) => {
-                let q = if logscale { beta.to_f64().exp() } else { beta.to_f64() };
+                let q = if logscale { exp(Fused(beta.to_f64())).0 } else { beta.to_f64() };
                 let by_beta = chain(q, logscale, orders.beta).into_iter().enumerate();
                 let divisor: f64 = by_beta.map(|(times, weight)| weight * divided(inverse, times)).sum();
                 chain(p, logscale, orders.alpha).iter().map(|weight| weight * divisor).collect()
@@ -57,11 +57,11 @@ impl<C: Compute> Partial<C> {
         for (k, weight) in weights.iter().enumerate() {
             for l in 0..=k.min(orders.x) {
                 let (m, falling) = (orders.x + k - l, (k - l + 1..=k).product::<usize>() as f64);
-                let factor = weight * binomial(orders.x, l) * falling * p.powi((orders.x - l) as i32);
+                let factor = weight * binomial(orders.x, l) * falling * power(p, orders.x - l);
                 match m {
                     0 => square += factor,
                     _ => {
-                        let factor = factor * 2f64.powi(m as i32 - 1);
+                        let factor = factor * power(2.0, m - 1);
                         let row = if m % 2 == 1 { &mut sine } else { &mut cosine };
                         row[k - l] += if (m - 1) % 4 < 2 { factor } else { -factor };
                     }
@@ -94,7 +94,7 @@ fn chain(number: f64, logscale: bool, order: usize) -> Vec<f64> {
         weights[0] = 0.0;
     }
     for (k, weight) in weights.iter_mut().enumerate() {
-        *weight *= number.powi(k as i32);
+        *weight *= power(number, k);
     }
     weights
 }
@@ -113,6 +113,11 @@ fn together(by_p: &[f64], inverse: f64) -> Vec<f64> {
 /// The derivative of `1 / B` by B, so many times.
 fn divided(inverse: f64, times: usize) -> f64 {
     (1..=times).fold(inverse, |value, k| -value * k as f64 * inverse)
+}
+
+/// One product after the other, so that the device has the same bits.
+fn power(number: f64, exponent: usize) -> f64 {
+    (0..exponent).fold(1.0, |value, _| value * number)
 }
 
 fn binomial(n: usize, k: usize) -> f64 {

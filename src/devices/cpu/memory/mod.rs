@@ -2,6 +2,7 @@
 //! huge pages and are recycled when the array that held them dies, up to a limit.
 
 mod available;
+pub mod caches;
 mod free_list;
 
 use std::alloc::{Layout, alloc, dealloc};
