@@ -6,7 +6,7 @@ use smallvec::SmallVec;
 use super::entry;
 use super::errors::raise;
 use crate::core::args::Args;
-use crate::core::device::Stream;
+use crate::core::device::{Device, Stream};
 use crate::core::operator::{Call, Checked};
 use crate::core::tensor::{Parts, TensorView, TensorViewMut};
 use crate::devices::cpu::parallel;
@@ -55,5 +55,7 @@ pub unsafe fn compute(
         Some(threads) => parallel::with_threads(threads, || checked.run(&call)),
         None => checked.run(&call),
     };
-    if bytes <= HELD_BYTES { run() } else { entry::detach(py, run) }.map_err(raise)
+    // A device may be waited for, and its kernels compiled on first use.
+    let held = bytes <= HELD_BYTES && checked.device == Device::Cpu;
+    if held { run() } else { entry::detach(py, run) }.map_err(raise)
 }

@@ -14,7 +14,7 @@ use crate::devices::cuda::modules::{DRIVER_NEEDED, PTX_VERSION};
 use crate::devices::cuda::of;
 
 /// Every function of the driver that this crate calls, by the name that cudarc looks up.
-const REQUIRED: [&str; 25] = [
+const REQUIRED: [&str; 27] = [
     "cuInit",
     "cuDriverGetVersion",
     "cuGetErrorName",
@@ -35,6 +35,8 @@ const REQUIRED: [&str; 25] = [
     "cuMemFree_v2",
     "cuMemcpyHtoD_v2",
     "cuMemcpyDtoH_v2",
+    "cuMemsetD16Async",
+    "cuMemsetD32Async",
     "cuPointerGetAttribute",
     "cuStreamSynchronize",
     "cuStreamWaitEvent",

@@ -25,7 +25,6 @@ pub struct Context {
     /// Whether anything was left behind: all that a call usually looks at.
     untidy: AtomicBool,
     raw: sys::CUcontext,
-    device: sys::CUdevice,
 }
 
 // SAFETY: a primary context's handle may be used from any thread; it is retained for the life of the process.
@@ -70,15 +69,7 @@ pub fn context(ordinal: u32) -> Result<&'static Context> {
         return Ok(context);
     }
     let failed = |failed| driver_error(ordinal, "opening the device", failed);
-    let device = result::device::get(ordinal as i32).map_err(of("cuDeviceGet")).map_err(failed)?;
-    let (major, minor) = capability(device).map_err(failed)?;
-    if (major, minor) < CAPABILITY_NEEDED {
-        let (needed, minor_needed) = CAPABILITY_NEEDED;
-        let reason = format!(
-            "its compute capability is {major}.{minor}, and the kernels need {needed}.{minor_needed} (Maxwell) or later"
-        );
-        return Err(Error::Device { device: Device::Cuda(ordinal).to_string(), reason });
-    }
+    let (device, _) = open(ordinal)?;
     let pools = driver.pools && has_pools(device).map_err(failed)?;
     // SAFETY: the device was just obtained; the reference taken here is never released, so the handle stays valid.
     let raw = unsafe { result::primary_ctx::retain(device) }.map_err(of("cuDevicePrimaryCtxRetain")).map_err(failed)?;
@@ -90,10 +81,35 @@ pub fn context(ordinal: u32) -> Result<&'static Context> {
         left_behind: Mutex::default(),
         untidy: AtomicBool::new(false),
         raw,
-        device,
     }));
     contexts.insert(ordinal, context);
     Ok(context)
+}
+
+/// A device with its compute capability, which must be one that the kernels run on.
+fn open(ordinal: u32) -> Result<(sys::CUdevice, (i32, i32))> {
+    let failed = |failed| driver_error(ordinal, "opening the device", failed);
+    let device = result::device::get(ordinal as i32).map_err(of("cuDeviceGet")).map_err(failed)?;
+    let (major, minor) = capability(device).map_err(failed)?;
+    if (major, minor) < CAPABILITY_NEEDED {
+        let (needed, minor_needed) = CAPABILITY_NEEDED;
+        let reason = format!(
+            "its compute capability is {major}.{minor}, and the kernels need {needed}.{minor_needed} (Maxwell) or later"
+        );
+        return Err(Error::Device { device: Device::Cuda(ordinal).to_string(), reason });
+    }
+    Ok((device, (major, minor)))
+}
+
+/// Name, capability and memory of a device, for which it is not started: no context is made.
+pub fn describe(ordinal: u32) -> Result<Description> {
+    available::require(ordinal)?;
+    let (device, capability) = open(ordinal)?;
+    let failed = |failed| driver_error(ordinal, "asking the device", failed);
+    // SAFETY: the device is one that the driver gave.
+    let memory = unsafe { result::device::total_mem(device) }.map_err(of("cuDeviceTotalMem")).map_err(failed)?;
+    let name = result::device::get_name(device).map_err(of("cuDeviceGetName")).map_err(failed)?;
+    Ok(Description { name, capability, memory })
 }
 
 fn attribute(device: sys::CUdevice, attribute: sys::CUdevice_attribute) -> Answer<i32> {
@@ -194,16 +210,6 @@ impl Context {
         self.with("waiting for the stream", || {
             // SAFETY: the stream is the default one or one that its owner keeps alive for the call.
             unsafe { result::stream::synchronize(handle(stream)) }.map_err(of("cuStreamSynchronize"))
-        })
-    }
-
-    /// Name, capability and memory.
-    pub fn describe(&self) -> Result<Description> {
-        self.with("asking the device", || {
-            // SAFETY: the device handle is valid for the life of the process.
-            let memory = unsafe { result::device::total_mem(self.device) }.map_err(of("cuDeviceTotalMem"))?;
-            let name = result::device::get_name(self.device).map_err(of("cuDeviceGetName"))?;
-            Ok(Description { name, capability: capability(self.device)?, memory })
         })
     }
 }

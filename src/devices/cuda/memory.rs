@@ -3,13 +3,15 @@
 use std::sync::Arc;
 
 use cudarc::driver::result;
-use cudarc::driver::sys::CUresult;
+use cudarc::driver::sys::{self, CUresult};
+use smallvec::SmallVec;
 
 use crate::core::device::{Device, Stream};
 use crate::core::error::{Error, Result};
 use crate::core::shape::{Strides, may_self_overlap};
 use crate::core::tensor::{Storage, Tensor, TensorType};
 use crate::devices::cuda::context::{Context, NotDone, context, handle};
+use crate::devices::cuda::map::broadcast;
 use crate::devices::cuda::{copy, of};
 use crate::devices::{self, cpu};
 
@@ -86,6 +88,84 @@ impl Storage for Memory {
 pub fn allocate(ordinal: u32, kind: TensorType, strides: Strides) -> Result<Tensor> {
     let memory = Memory::new(context(ordinal)?, kind.bytes(), Stream::default())?;
     Tensor::from_storage(Arc::new(memory), 0, kind, strides)
+}
+
+/// A row-major tensor with the value of `one` everywhere, written by the device in the order of its stream.
+pub fn filled(ordinal: u32, kind: &TensorType, one: &Tensor) -> Result<Tensor> {
+    let tensor = allocate(ordinal, kind.clone(), kind.shape.row_major_strides(kind.dtype))?;
+    let (count, size) = (kind.shape.elements(), kind.dtype.size());
+    if count == 0 {
+        return Ok(tensor);
+    }
+    // SAFETY: `one` is a tensor of the host with at least one element of this type.
+    let element = unsafe { std::slice::from_raw_parts(one.view().pointer.cast_const(), size) };
+    let context = context(ordinal)?;
+    let address = tensor.view().pointer as u64;
+    let words: SmallVec<[u32; 2]> =
+        element.chunks_exact(4).map(|word| u32::from_le_bytes(word.try_into().expect("four bytes"))).collect();
+    match (element, words.as_slice()) {
+        (&[low, high], _) => fill(context, address, Fill::Halves(u16::from_le_bytes([low, high])), count)?,
+        (_, &[word]) => fill(context, address, Fill::Words(word), count)?,
+        (_, &[low, high]) if low == high => fill(context, address, Fill::Words(low), 2 * count)?,
+        (_, &[low, high]) if count == 1 => {
+            fill(context, address, Fill::Words(low), 1)?;
+            fill(context, address + 4, Fill::Words(high), 1)?;
+        }
+        // The driver has no fill of eight bytes: one element is filled, and read by all.
+        _ => {
+            let single = filled(ordinal, &TensorType::new([1], kind.dtype), one)?;
+            copy::copy(context, &tensor.view(), &broadcast(&single.view(), &kind.shape), Stream::default())?;
+        }
+    }
+    Ok(tensor)
+}
+
+/// What memory is filled with.
+enum Fill {
+    Halves(u16),
+    Words(u32),
+}
+
+fn fill(context: &Context, address: u64, value: Fill, count: usize) -> Result<()> {
+    context.with("filling memory", || {
+        let stream = handle(Stream::default());
+        // SAFETY: the caller has just allocated memory of so many values at this address, on the same stream.
+        unsafe {
+            match value {
+                Fill::Halves(value) => sys::cuMemsetD16Async(address, value, count, stream).result(),
+                Fill::Words(value) => sys::cuMemsetD32Async(address, value, count, stream).result(),
+            }
+        }
+        .map_err(of(match value {
+            Fill::Halves(_) => "cuMemsetD16Async",
+            Fill::Words(_) => "cuMemsetD32Async",
+        }))
+    })
+}
+
+/// What stands for memory where only the shape of a tensor counts.
+struct Nowhere {
+    ordinal: u32,
+    bytes: usize,
+}
+
+impl Storage for Nowhere {
+    fn pointer(&self) -> *mut u8 {
+        std::ptr::dangling_mut::<u64>().cast()
+    }
+    fn bytes(&self) -> usize {
+        self.bytes
+    }
+    fn device(&self) -> Device {
+        Device::Cuda(self.ordinal)
+    }
+}
+
+/// A tensor without memory: it lends its shape, and no kernel may look for its elements.
+pub fn shape_only(ordinal: u32, kind: &TensorType) -> Result<Tensor> {
+    let storage = Nowhere { ordinal, bytes: kind.dtype.size() };
+    let strides = kind.shape.iter().map(|_| 0).collect();
+    Tensor::from_storage(Arc::new(storage), 0, kind.clone(), strides)
 }
 
 /// Whether the elements fill their memory from the first to the last, in whatever order.

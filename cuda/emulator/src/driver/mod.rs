@@ -34,6 +34,19 @@ pub type Handle = usize;
 /// Outcome of a driver call.
 pub type Result<T> = std::result::Result<T, Code>;
 
+/// Calls in which a GPU's driver waits for the device, or compiles.
+const WAITING: [&str; 9] = [
+    "cuCtxSynchronize",
+    "cuEventSynchronize",
+    "cuMemAlloc_v2",
+    "cuMemFree_v2",
+    "cuMemcpyDtoH_v2",
+    "cuMemcpyHtoD_v2",
+    "cuModuleLoadData",
+    "cuModuleLoadDataEx",
+    "cuStreamSynchronize",
+];
+
 /// The whole driver.
 pub struct Driver {
     /// What the emulator was told.
@@ -44,6 +57,7 @@ pub struct Driver {
     pub initialised: bool,
     calls: HashMap<&'static str, u64>,
     total_calls: u64,
+    held: u64,
     pub(crate) devices: Vec<Device>,
     pub(crate) contexts: BTreeMap<Handle, Context>,
     pub(crate) streams: BTreeMap<StreamId, Stream>,
@@ -104,7 +118,7 @@ impl Driver {
         }
         (self.settings, self.overrides) = (settings, overrides);
         if matches!(name, "FAIL" | "LOST_AT") {
-            self.total_calls = 0;
+            (self.total_calls, self.held) = (0, 0);
             self.calls.clear();
         }
         Ok(())
@@ -119,6 +133,7 @@ impl Driver {
             initialised: false,
             calls: HashMap::new(),
             total_calls: 0,
+            held: 0,
             devices,
             contexts: BTreeMap::new(),
             streams: BTreeMap::new(),
@@ -160,6 +175,9 @@ impl Driver {
     /// Counts a call and decides whether it fails before it starts.
     pub fn begin_call(&mut self, name: &'static str) -> Result<()> {
         self.total_calls += 1;
+        if WAITING.contains(&name) && host::holds_interpreter() {
+            self.held += 1;
+        }
         let count = self.calls.entry(name).or_default();
         *count += 1;
         let count = *count;
@@ -175,6 +193,15 @@ impl Driver {
             Some(failure) => Err(failure.code),
             None => Ok(()),
         }
+    }
+
+    /// Each function with its calls so far, a line each; `held` counts those that wait for the device or compile
+    /// while the caller keeps Python's other threads from running.
+    pub fn call_counts(&self) -> String {
+        let mut lines: Vec<String> = self.calls.iter().map(|(name, count)| format!("{name} {count}\n")).collect();
+        lines.sort_unstable();
+        lines.push(format!("held {}\n", self.held));
+        lines.concat()
     }
 
     /// Calls of all functions so far.
