@@ -128,9 +128,10 @@ def test_a_driver_library_that_lacks_a_function(function, tmp_path):
     assert reason == f"the CUDA driver library lacks {function}"
 
 
-def test_a_driver_library_without_pools(tmp_path):
+@pytest.mark.parametrize("function", ["cuMemAllocAsync", "cuMemPoolCreate", "cuThreadExchangeStreamCaptureMode"])
+def test_a_driver_library_without_pools_or_graphs(function, tmp_path):
     code = "import firelu; print(firelu.Tensor([-2.0], device='cuda:0').to('cpu').numpy()[0])"
-    done = run("-c", code, LD_LIBRARY_PATH=library_without("cuMemAllocAsync", tmp_path))
+    done = run("-c", code, LD_LIBRARY_PATH=library_without(function, tmp_path))
     assert (done.stdout, done.stderr) == ("-2.0\n", "")
 
 

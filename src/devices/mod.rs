@@ -12,6 +12,24 @@ use crate::core::shape::Strides;
 use crate::core::tensor::{Tensor, TensorType};
 use crate::with_element;
 
+/// A device that is current for the driver calls of one operator; the CPU needs no such thing.
+#[derive(Default)]
+pub struct Entered {
+    #[cfg(feature = "cuda")]
+    _context: Option<cuda::context::Entered>,
+}
+
+/// Makes a device current until the answer is dropped. No code of others may run meanwhile.
+pub fn enter(device: Device) -> Result<Entered> {
+    match device {
+        Device::Cpu => Ok(Entered::default()),
+        #[cfg(feature = "cuda")]
+        Device::Cuda(ordinal) => Ok(Entered { _context: Some(cuda::context::context(ordinal)?.enter()?) }),
+        #[cfg(not(feature = "cuda"))]
+        Device::Cuda(_) => Ok(Entered::default()),
+    }
+}
+
 /// Uninitialised memory for a dense tensor with these strides.
 pub fn allocate(device: Device, kind: TensorType, strides: Strides) -> Result<Tensor> {
     match device {

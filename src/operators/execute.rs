@@ -38,6 +38,7 @@ pub fn execute(
         given[*output] = Some(memory);
     }
     let checked = operator.check(&parts, &given, args)?;
+    let _entered = devices::enter(checked.device)?;
     let mut outputs: Vec<Option<Tensor>> = Vec::with_capacity(checked.outputs.len());
     for (place, kind) in checked.outputs.iter().enumerate() {
         let is_given = given.get(place).is_some_and(Option::is_some);

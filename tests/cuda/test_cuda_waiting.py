@@ -1,5 +1,7 @@
 """What makes the host wait for the device, counted by the emulated driver: nothing but copies to and from it."""
 
+import ctypes
+
 import firelu
 import numpy as np
 import pytest
@@ -67,3 +69,47 @@ def test_the_interpreter_is_never_held_while_the_device_is_waited_for(emulator):
     x.__dlpack__(copy=True)
     (x * 3.0).to("cpu")
     assert emulator.calls()["held"] == before
+
+
+def test_memory_is_kept_when_something_is_waited_for(emulator):
+    x = tensor((256, 256))
+
+    def use():
+        firelu.run_operator("LeakyRelu", x).to("cpu")
+
+    for _ in range(3):  # as much as is ever in use at once
+        use()
+    before = emulator.calls()["maps"]
+    for _ in range(5):
+        use()
+    assert emulator.calls()["maps"] == before
+
+
+def test_the_settings_of_the_default_pool_are_left_alone(queue):
+    pool, threshold = ctypes.c_void_p(), ctypes.c_uint64(1)
+    tensor((4,))
+    queue.call("cuDeviceGetDefaultMemPool", ctypes.byref(pool), 0)
+    queue.call("cuMemPoolGetAttribute", pool, 4, ctypes.byref(threshold))
+    assert threshold.value == 0
+
+
+# One look at the current context, two changes of it, and what the operator needs; the same again for the free.
+MOST_CALLS = {"LeakyRelu": 9, "UpFirDn2d": 12}
+
+
+@pytest.mark.parametrize("name", MOST_CALLS)
+def test_driver_calls_of_an_operator(emulator, name):
+    x = tensor(X)
+    inputs = [x, firelu.Tensor(TAPS, device="cuda:0")] if name == "UpFirDn2d" else [x]
+    args = {"pad_x0": 2, "pad_x1": 1, "pad_y0": 2, "pad_y1": 1} if name == "UpFirDn2d" else {}
+    calls = made(emulator, lambda: firelu.run_operator(name, *inputs, **args))
+    assert sum(calls.values()) <= MOST_CALLS[name], calls
+
+
+def test_a_code_that_is_in_no_list_is_a_value(emulator):
+    x = tensor((8,))
+    for code in (36, 919, 123456):
+        emulator.fail(f"cuLaunchKernel:1:{code}")
+        with pytest.raises(firelu.DeviceError, match=f"cuLaunchKernel: error {code}"):
+            firelu.run_operator("LeakyRelu", x)
+    emulator.fail("")

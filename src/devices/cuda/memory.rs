@@ -2,8 +2,6 @@
 
 use std::sync::Arc;
 
-use cudarc::driver::result;
-use cudarc::driver::sys::{self, CUresult};
 use smallvec::SmallVec;
 
 use crate::core::device::{Device, Stream};
@@ -12,7 +10,7 @@ use crate::core::shape::{Strides, may_self_overlap};
 use crate::core::tensor::{Storage, Tensor, TensorType};
 use crate::devices::cuda::context::{Context, NotDone, context, handle};
 use crate::devices::cuda::map::broadcast;
-use crate::devices::cuda::{copy, of};
+use crate::devices::cuda::{calls, copy, pool};
 use crate::devices::{self, cpu};
 
 /// Memory that this crate allocated; freed when dropped, in the order of its stream.
@@ -29,15 +27,8 @@ impl Memory {
         // An allocation of nothing is refused by the driver, and every tensor has an address.
         let size = bytes.max(1);
         let memory = context.with(&format!("allocating {size} bytes"), || {
-            // SAFETY: asks for memory of the current context; the stream is the default one or kept by its owner.
-            let address = unsafe {
-                match context.pools {
-                    true => result::malloc_async(handle(stream), size).map_err(of("cuMemAllocAsync")),
-                    false => result::malloc_sync(size).map_err(of("cuMemAlloc")),
-                }
-            };
-            match address {
-                Err(failed) if failed.error.0 == CUresult::CUDA_ERROR_OUT_OF_MEMORY => Ok(None),
+            match pool::allocate(context, size, stream) {
+                Err(failed) if failed.code == calls::OUT_OF_MEMORY => Ok(None),
                 // Owned before anything else can fail, so that nothing is left behind.
                 address => address.map(|address| Some(Memory { context, address, bytes, stream })),
             }
@@ -59,10 +50,10 @@ impl Drop for Memory {
             // which is waited for where the driver cannot free in its order.
             unsafe {
                 if self.context.pools {
-                    return result::free_async(self.address, stream).map_err(of("cuMemFreeAsync"));
+                    return calls::cuMemFreeAsync(self.address, stream);
                 }
-                result::stream::synchronize(stream).map_err(of("cuStreamSynchronize"))?;
-                result::free_sync(self.address).map_err(of("cuMemFree"))
+                calls::cuStreamSynchronize(stream)?;
+                calls::cuMemFree_v2(self.address)
             }
         });
         // Nobody can be told here: the next call to the device tells it, and tries again.
@@ -132,14 +123,10 @@ fn fill(context: &Context, address: u64, value: Fill, count: usize) -> Result<()
         // SAFETY: the caller has just allocated memory of so many values at this address, on the same stream.
         unsafe {
             match value {
-                Fill::Halves(value) => sys::cuMemsetD16Async(address, value, count, stream).result(),
-                Fill::Words(value) => sys::cuMemsetD32Async(address, value, count, stream).result(),
+                Fill::Halves(value) => calls::cuMemsetD16Async(address, value, count, stream),
+                Fill::Words(value) => calls::cuMemsetD32Async(address, value, count, stream),
             }
         }
-        .map_err(of(match value {
-            Fill::Halves(_) => "cuMemsetD16Async",
-            Fill::Words(_) => "cuMemsetD32Async",
-        }))
     })
 }
 
@@ -217,7 +204,7 @@ fn upload(from: &Tensor, to: Tensor, ordinal: u32) -> Result<Tensor> {
         let source = unsafe { std::slice::from_raw_parts(source.pointer.cast_const(), bytes) };
         context.with("copying to the device", || {
             // SAFETY: the target was just allocated with that many bytes, on the default stream.
-            unsafe { result::memcpy_htod_sync(target.pointer as u64, source) }.map_err(of("cuMemcpyHtoD"))
+            unsafe { calls::cuMemcpyHtoD_v2(target.pointer as u64, source.as_ptr().cast(), bytes) }
         })?;
         // The call returns when the host's bytes are read; streams of others may use the tensor at once.
         context.synchronize(Stream::default())?;
@@ -236,7 +223,7 @@ fn download(from: &Tensor, ordinal: u32) -> Result<Tensor> {
         let target = unsafe { std::slice::from_raw_parts_mut(to.view().pointer, bytes) };
         context.with("copying from the device", || {
             // SAFETY: the source is dense, so its elements fill `bytes` bytes; the call returns when they are here.
-            unsafe { result::memcpy_dtoh_sync(target, source.pointer as u64) }.map_err(of("cuMemcpyDtoH"))
+            unsafe { calls::cuMemcpyDtoH_v2(target.as_mut_ptr().cast(), source.pointer as u64, bytes) }
         })?;
     }
     Ok(to)

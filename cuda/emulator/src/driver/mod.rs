@@ -1,5 +1,6 @@
 //! The state behind the driver's symbols: devices, contexts, streams, memory, modules.
 
+pub mod capture;
 pub mod clock;
 pub mod code;
 mod execute;
@@ -7,6 +8,7 @@ mod host;
 mod memory;
 mod modules;
 mod objects;
+pub mod pools;
 mod schedule;
 pub mod settings;
 
@@ -65,6 +67,11 @@ pub struct Driver {
     pub(crate) modules: BTreeMap<Handle, Module>,
     pub(crate) functions: BTreeMap<Handle, Function>,
     pub(crate) pools: BTreeMap<Handle, usize>,
+    pub(crate) keeping: BTreeMap<Handle, pools::Keeping>,
+    pool_of: HashMap<u64, (Handle, u64)>,
+    maps: u64,
+    captures: BTreeMap<StreamId, capture::Capture>,
+    pub(crate) graphs: BTreeMap<Handle, capture::Graph>,
     next_handle: Handle,
     space: AddressSpace,
     allocations: BTreeMap<u64, memory::Origin>,
@@ -141,6 +148,11 @@ impl Driver {
             modules: BTreeMap::new(),
             functions: BTreeMap::new(),
             pools: BTreeMap::new(),
+            keeping: BTreeMap::new(),
+            pool_of: HashMap::new(),
+            maps: 0,
+            captures: BTreeMap::new(),
+            graphs: BTreeMap::new(),
             next_handle: 0x1000,
             space: AddressSpace::default(),
             allocations: BTreeMap::new(),
@@ -191,16 +203,17 @@ impl Driver {
         match self.settings.failures.iter().find(|failure| plain(&failure.function) == wanted && failure.call == count)
         {
             Some(failure) => Err(failure.code),
-            None => Ok(()),
+            None => self.check_capture(name),
         }
     }
 
     /// Each function with its calls so far, a line each; `held` counts those that wait for the device or compile
-    /// while the caller keeps Python's other threads from running.
+    /// while the caller keeps Python's other threads from running,
+    /// and `maps` the allocations for which a pool had to ask the system.
     pub fn call_counts(&self) -> String {
         let mut lines: Vec<String> = self.calls.iter().map(|(name, count)| format!("{name} {count}\n")).collect();
         lines.sort_unstable();
-        lines.push(format!("held {}\n", self.held));
+        lines.push(format!("held {}\nmaps {}\n", self.held, self.maps));
         lines.concat()
     }
 
