@@ -25,7 +25,7 @@ CRATES = {
 
 # What only some files may name, and why they.
 DOORS = {
-    r"\b(pyo3|numpy)::": {r"src/python/(tensor/)?\w+\.rs": "the only code that knows Python"},
+    r"\b(pyo3|numpy)::": {r"src/python/((tensor|interop)/)?\w+\.rs": "the only code that knows Python"},
     r"\bcudarc\b": {r"src/devices/cuda/\w+\.rs": "the only code that talks to the driver"},
     r"\brayon\b": {r"src/devices/cpu/parallel\.rs": "one place decides how work is split between threads"},
     r"\blibc\b": {

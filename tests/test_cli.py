@@ -76,7 +76,7 @@ def without_cuda(monkeypatch):
 
     def because(reason):
         nothing = {"usable": False, "reason": reason, "driver": None, "devices": []}
-        monkeypatch.setattr(firelu, "cuda_status", lambda: dict(nothing))
+        monkeypatch.setattr(firelu, "cuda_status", lambda **_: dict(nothing))
 
     return because
 

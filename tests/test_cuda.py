@@ -128,9 +128,10 @@ def test_a_driver_library_that_lacks_a_function(function, tmp_path):
     assert reason == f"the CUDA driver library lacks {function}"
 
 
-def test_a_driver_library_without_pools(tmp_path):
+@pytest.mark.parametrize("function", ["cuMemAllocAsync", "cuMemPoolCreate", "cuThreadExchangeStreamCaptureMode"])
+def test_a_driver_library_without_pools_or_graphs(function, tmp_path):
     code = "import firelu; print(firelu.Tensor([-2.0], device='cuda:0').to('cpu').numpy()[0])"
-    done = run("-c", code, LD_LIBRARY_PATH=library_without("cuMemAllocAsync", tmp_path))
+    done = run("-c", code, LD_LIBRARY_PATH=library_without(function, tmp_path))
     assert (done.stdout, done.stderr) == ("-2.0\n", "")
 
 
@@ -162,3 +163,22 @@ def test_the_selftest_where_there_is_no_gpu():
     assert done.returncode == 1
     assert "Problem: the self-test of the CUDA kernels: cuda:0: no CUDA driver library" in done.stdout
     assert done.stderr == ""
+
+
+@pytest.mark.skipif(REAL, reason="calls are counted by the emulated driver alone")
+def test_asking_for_devices_starts_none():
+    code = """
+import ctypes, firelu
+driver = ctypes.CDLL("libcuda.so")
+assert len(firelu.devices()) == 9, firelu.devices()
+buffer = ctypes.create_string_buffer(1 << 16)
+driver.firelu_emulator_call_counts(buffer, ctypes.c_size_t(len(buffer)))
+names = buffer.value.decode().split()[::2]
+assert "cuDevicePrimaryCtxRetain" not in names and "cuModuleLoadData" not in names, names
+status = firelu.cuda_status(load="cuda:3")
+assert [each["kernels_load"] for each in status["devices"]] == [None] * 3 + [True] + [None] * 4
+driver.firelu_emulator_leaks(buffer, ctypes.c_size_t(len(buffer)))
+print(buffer.value.decode().count("a context of device"))
+"""
+    done = run("-c", code, LD_LIBRARY_PATH=str(EMULATED.parent), FIRELU_EMULATOR_DEVICES="8")
+    assert (done.stdout, done.stderr) == ("1\n", "")

@@ -22,7 +22,8 @@ _Case = tuple[str, list[tuple[int, ...] | None], dict[str, Any]]
 def devices() -> dict[str, str]:
     """Return every device with a description; where there is no CUDA, ``"cuda"`` with the reason.
 
-    Asking never raises, whatever driver library is installed.
+    Asking never raises, whatever driver library is installed, and starts no device: no context is made on a GPU, and
+    no kernel is loaded. `cuda_status(load="cuda:0")` tells whether the kernels load.
 
     >>> firelu.devices()["cuda"]  # doctest: +SKIP
     'not usable: no CUDA driver library (libcuda) was found'
@@ -32,7 +33,7 @@ def devices() -> dict[str, str]:
     if not status["usable"]:
         return {**found, "cuda": f"not usable: {status['reason']}"}
     for each in status["devices"]:
-        if each["kernels_load"]:
+        if "name" in each:
             memory = each["memory_bytes"] / 2**30
             text = f"{each['name']}, compute capability {each['compute_capability']}, {memory:.1f} GiB"
         else:

@@ -12,6 +12,24 @@ use crate::core::shape::Strides;
 use crate::core::tensor::{Tensor, TensorType};
 use crate::with_element;
 
+/// A device that is current for the driver calls of one operator; the CPU needs no such thing.
+#[derive(Default)]
+pub struct Entered {
+    #[cfg(feature = "cuda")]
+    _context: Option<cuda::context::Entered>,
+}
+
+/// Makes a device current until the answer is dropped. No code of others may run meanwhile.
+pub fn enter(device: Device) -> Result<Entered> {
+    match device {
+        Device::Cpu => Ok(Entered::default()),
+        #[cfg(feature = "cuda")]
+        Device::Cuda(ordinal) => Ok(Entered { _context: Some(cuda::context::context(ordinal)?.enter()?) }),
+        #[cfg(not(feature = "cuda"))]
+        Device::Cuda(_) => Ok(Entered::default()),
+    }
+}
+
 /// Uninitialised memory for a dense tensor with these strides.
 pub fn allocate(device: Device, kind: TensorType, strides: Strides) -> Result<Tensor> {
     match device {
@@ -45,12 +63,42 @@ pub fn copy(tensor: &Tensor, device: Device) -> Result<Tensor> {
     }
 }
 
-/// A row-major tensor with one value everywhere.
+/// A row-major tensor with one value everywhere, written where it is: a device is not waited for.
 pub fn filled(device: Device, kind: &TensorType, value: f64) -> Result<Tensor> {
+    match device {
+        Device::Cpu => filled_here(kind, value),
+        #[cfg(feature = "cuda")]
+        Device::Cuda(ordinal) => cuda::memory::filled(ordinal, kind, &filled_here(&one_of(kind), value)?),
+        #[cfg(not(feature = "cuda"))]
+        Device::Cuda(_) => allocate(device, kind.clone(), kind.shape.row_major_strides(kind.dtype)),
+    }
+}
+
+/// A tensor of the same type on the same device that keeps no values: nothing may read it.
+pub fn shape_only(tensor: &Tensor) -> Result<Tensor> {
+    match tensor.device() {
+        Device::Cpu => {
+            let one = filled_here(&one_of(tensor.kind()), 0.0)?;
+            let strides = tensor.shape().iter().map(|_| 0).collect();
+            Tensor::from_storage(one.storage().clone(), 0, tensor.kind().clone(), strides)
+        }
+        #[cfg(feature = "cuda")]
+        Device::Cuda(ordinal) => cuda::memory::shape_only(ordinal, tensor.kind()),
+        #[cfg(not(feature = "cuda"))]
+        Device::Cuda(_) => allocate(tensor.device(), tensor.kind().clone(), tensor.strides().clone()),
+    }
+}
+
+/// The type of one element alone.
+fn one_of(kind: &TensorType) -> TensorType {
+    TensorType::new([1], kind.dtype)
+}
+
+fn filled_here(kind: &TensorType, value: f64) -> Result<Tensor> {
     use crate::core::dtype::{Compute, Element};
     let tensor = with_element!(kind.dtype, T => {
         let value = T::from_compute(Compute::from_f64(value));
         Tensor::from_vec(kind.shape.clone(), cpu::memory::numbers(value, kind.shape.elements())?)
     })?;
-    if device == Device::Cpu { Ok(tensor) } else { copy(&tensor, device) }
+    Ok(tensor)
 }

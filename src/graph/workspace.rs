@@ -11,10 +11,11 @@ use crate::core::error::{Error, Result};
 use crate::core::names;
 use crate::core::operator::Operator;
 use crate::core::tensor::Tensor;
+use crate::devices;
 use crate::graph::net::{step_name, step_with_blobs};
 use crate::graph::plan::Use;
 use crate::graph::tape::check_gradient;
-use crate::operators::execute::{Reuse, execute, shape_of};
+use crate::operators::execute::{Reuse, execute};
 use crate::registry;
 
 /// Named tensors. A run that fails leaves every one as it was, and memory that was fed or fetched is
@@ -232,7 +233,7 @@ impl Run<'_> {
         let Some(tensor) = self.written.get_mut(name) else { return Ok(()) };
         match later {
             Some(Use::Values) => {}
-            Some(Use::Shape) => *tensor = shape_of(tensor)?,
+            Some(Use::Shape) => *tensor = devices::shape_only(tensor)?,
             None => drop(self.written.remove(name)),
         }
         Ok(())

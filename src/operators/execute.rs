@@ -6,7 +6,7 @@ use crate::core::args::Args;
 use crate::core::device::Stream;
 use crate::core::error::Result;
 use crate::core::operator::{Call, Operator};
-use crate::core::tensor::{Parts, Tensor, TensorType, TensorView, TensorViewMut};
+use crate::core::tensor::{Parts, Tensor, TensorView, TensorViewMut};
 use crate::devices;
 
 /// An input that becomes an output: its values may be overwritten.
@@ -38,6 +38,7 @@ pub fn execute(
         given[*output] = Some(memory);
     }
     let checked = operator.check(&parts, &given, args)?;
+    let _entered = devices::enter(checked.device)?;
     let mut outputs: Vec<Option<Tensor>> = Vec::with_capacity(checked.outputs.len());
     for (place, kind) in checked.outputs.iter().enumerate() {
         let is_given = given.get(place).is_some_and(Option::is_some);
@@ -68,11 +69,4 @@ pub fn execute(
         outputs[reuse.output] = Some(reuse.tensor);
     }
     Ok(outputs)
-}
-
-/// A tensor of the same type on the same device that keeps no values: one element stands for all.
-pub fn shape_of(tensor: &Tensor) -> Result<Tensor> {
-    let one = devices::filled(tensor.device(), &TensorType::new([1], tensor.dtype()), 0.0)?;
-    let strides = SmallVec::from_elem(0, tensor.shape().len());
-    Tensor::from_storage(one.storage().clone(), 0, tensor.kind().clone(), strides)
 }

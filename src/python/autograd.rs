@@ -12,6 +12,7 @@ use super::foreign::HELD_BYTES;
 use super::tensor::{PyTensor, tensor_from};
 use super::{arrays, custom, entry};
 use crate::core::args::{ArgValue, Args};
+use crate::core::device::Device;
 use crate::core::dtype::DType;
 use crate::core::error::Result;
 use crate::core::operator::Operator;
@@ -95,7 +96,10 @@ pub fn run<'py>(operator: &Operator, inputs: &Bound<'py, PyTuple>, args: &Args) 
 }
 
 fn apply(py: Python<'_>, operator: &Operator, inputs: &[Option<Variable>], args: &Args) -> PyResult<Vec<Variable>> {
+    // A device may be waited for, and its kernels compiled on first use.
+    let here = inputs.iter().flatten().all(|input| input.value().device() == Device::Cpu);
     let bytes = inputs.iter().flatten().map(|input| input.value().kind().bytes()).sum();
+    let bytes = if here { bytes } else { usize::MAX };
     let outputs = compute(py, bytes, || {
         let inputs: Vec<Option<&Variable>> = inputs.iter().map(Option::as_ref).collect();
         tape::apply_operator(operator, &inputs, args, &vec![true; operator.schema.outputs.len()])

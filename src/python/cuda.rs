@@ -6,15 +6,20 @@ use pyo3::types::{PyDict, PyList};
 
 #[cfg(feature = "cuda")]
 use super::entry;
+use super::errors::raise;
+use crate::core::device::Device;
 
 /// Say whether CUDA can be used and why, and describe each device.
 ///
-/// Asking starts the driver and loads the kernels, which nothing does before the first tensor on a device.
+/// Asking starts the driver and no device: no context is made and nothing is loaded. With `load`, such as "cuda:0", the
+/// kernels are loaded on that device, and "kernels_load" says of it whether that worked; elsewhere it is None.
 #[guarded]
 #[pyfunction]
-fn cuda_status(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
+#[pyo3(signature = (load=None))]
+fn cuda_status<'py>(py: Python<'py>, load: Option<&str>) -> PyResult<Bound<'py, PyDict>> {
+    let load = load.map(|device| device.parse::<Device>().map_err(raise)).transpose()?;
     let status = PyDict::new(py);
-    match driver(py) {
+    match driver(py, load) {
         Ok((version, devices)) => {
             status.set_item("usable", true)?;
             status.set_item("reason", "a driver and a device were found")?;
@@ -34,7 +39,7 @@ fn cuda_status(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
 type Driver<'py> = (String, PyResult<Bound<'py, PyList>>);
 
 #[cfg(feature = "cuda")]
-fn driver(py: Python<'_>) -> Result<Driver<'_>, String> {
+fn driver(py: Python<'_>, load: Option<Device>) -> Result<Driver<'_>, String> {
     use crate::devices::cuda::{available, context};
     use crate::registry::cuda_modules;
 
@@ -42,8 +47,10 @@ fn driver(py: Python<'_>) -> Result<Driver<'_>, String> {
     let version = available::version_name(driver.version);
     let describe = |ordinal: u32| {
         let found = entry::detach(py, || {
-            let context = context::context(ordinal)?;
-            Ok::<_, crate::Error>((context.describe()?, context.load_all(cuda_modules())))
+            let description = context::describe(ordinal)?;
+            let wanted = load == Some(Device::Cuda(ordinal));
+            let loaded = wanted.then(|| context::context(ordinal)?.load_all(cuda_modules()));
+            Ok::<_, crate::Error>((description, loaded.transpose()))
         });
         let device = PyDict::new(py);
         device.set_item("device", format!("cuda:{ordinal}"))?;
@@ -57,9 +64,10 @@ fn driver(py: Python<'_>) -> Result<Driver<'_>, String> {
             }
             Err(error) => Err(error),
         };
-        device.set_item("kernels_load", loads.is_ok())?;
+        device.set_item("kernels_load", loads.as_ref().map_or(Some(false), |loaded| loaded.map(|()| true)))?;
         let reason = match loads {
-            Ok(()) => "every kernel that ships was loaded".to_string(),
+            Ok(Some(())) => "every kernel that ships was loaded".to_string(),
+            Ok(None) => "kernels are loaded when they are first used".to_string(),
             // The device is named beside it.
             Err(crate::Error::Device { reason, .. }) => reason,
             Err(error) => error.to_string(),
@@ -72,7 +80,7 @@ fn driver(py: Python<'_>) -> Result<Driver<'_>, String> {
 }
 
 #[cfg(not(feature = "cuda"))]
-fn driver(_: Python<'_>) -> Result<Driver<'_>, String> {
+fn driver(_: Python<'_>, _: Option<Device>) -> Result<Driver<'_>, String> {
     Err("this build of firelu has no CUDA device".into())
 }
 

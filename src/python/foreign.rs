@@ -6,9 +6,10 @@ use smallvec::SmallVec;
 use super::entry;
 use super::errors::raise;
 use crate::core::args::Args;
-use crate::core::device::Stream;
+use crate::core::device::{Device, Stream};
 use crate::core::operator::{Call, Checked};
 use crate::core::tensor::{Parts, TensorView, TensorViewMut};
+use crate::devices;
 use crate::devices::cpu::parallel;
 
 /// Below so many bytes of output, releasing and taking the interpreter again costs more than the work.
@@ -51,9 +52,14 @@ pub unsafe fn compute(
     }
     let call = Call { inputs: &sources, outputs: &targets, args, stream: setting.stream };
     let bytes: usize = outputs.iter().flatten().map(|parts| parts.kind.bytes()).sum();
-    let run = || match setting.threads {
-        Some(threads) => parallel::with_threads(threads, || checked.run(&call)),
-        None => checked.run(&call),
+    let run = || {
+        let _entered = devices::enter(checked.device)?;
+        match setting.threads {
+            Some(threads) => parallel::with_threads(threads, || checked.run(&call)),
+            None => checked.run(&call),
+        }
     };
-    if bytes <= HELD_BYTES { run() } else { entry::detach(py, run) }.map_err(raise)
+    // A device may be waited for, and its kernels compiled on first use.
+    let held = bytes <= HELD_BYTES && checked.device == Device::Cpu;
+    if held { run() } else { entry::detach(py, run) }.map_err(raise)
 }

@@ -11,10 +11,11 @@ use smallvec::SmallVec;
 use super::arguments::arg_value;
 use super::errors::{self, raise};
 use super::foreign::{self, Setting};
+use super::interop::{device::Foreign, import};
 use super::tensor::PyTensor;
-use super::{arrays, autograd, device, entry};
+use super::{arrays, autograd, entry};
 use crate::core::args::{ARGS_IN_PLACE, ArgValue, Args};
-use crate::core::device::Device;
+use crate::core::device::{Device, Stream};
 use crate::core::dtype::DType;
 use crate::core::operator::Operator;
 use crate::core::schema::OpSchema;
@@ -187,6 +188,8 @@ pub fn named_args(operator: &Operator, args: Option<&Bound<'_, PyDict>>) -> PyRe
 struct Held<'py> {
     owner: Bound<'py, PyAny>,
     memory: Memory,
+    /// What other libraries have lent for the call.
+    foreign: Option<Foreign>,
 }
 
 /// Where an object's memory is.
@@ -228,7 +231,7 @@ fn hold<'py>(operator: &Operator, index: usize, object: Bound<'py, PyAny>) -> Py
     }
     if let Ok(tensor) = object.cast::<PyTensor>() {
         let memory = Memory::Fixed(tensor.get().parts());
-        return Ok(Some(Held { owner: object, memory }));
+        return Ok(Some(Held { owner: object, memory, foreign: None }));
     }
     if let Some(foreign) = hold_foreign(&object)? {
         return Ok(Some(foreign));
@@ -237,7 +240,7 @@ fn hold<'py>(operator: &Operator, index: usize, object: Bound<'py, PyAny>) -> Py
     let argument = if schema.inputs.is_empty() { "inputs" } else { &schema.input_spec(index).name };
     arrays::refuse_other_libraries(&schema.name, argument, &object)?;
     let (array, dtype) = arrays::as_float_array(&schema.name, argument, &object)?;
-    Ok(Some(Held { owner: array.into_any(), memory: Memory::Array(dtype) }))
+    Ok(Some(Held { owner: array.into_any(), memory: Memory::Array(dtype), foreign: None }))
 }
 
 /// Device memory of another library, used where it is; arrays of numpy are not asked.
@@ -245,10 +248,9 @@ fn hold_foreign<'py>(object: &Bound<'py, PyAny>) -> PyResult<Option<Held<'py>>> 
     if object.is_instance_of::<PyUntypedArray>() {
         return Ok(None);
     }
-    let Some(tensor) = device::import(object)? else { return Ok(None) };
-    let owner = Bound::new(object.py(), PyTensor::from(tensor))?;
-    let memory = Memory::Fixed(owner.get().parts());
-    Ok(Some(Held { owner: owner.into_any(), memory }))
+    let Some(foreign) = import::foreign(object)? else { return Ok(None) };
+    let memory = Memory::Fixed((*foreign.tensor.view()).clone());
+    Ok(Some(Held { owner: object.clone(), memory, foreign: Some(foreign) }))
 }
 
 /// The caller's outputs: nothing, one, or a tuple with `None` where a new one is wanted.
@@ -281,10 +283,13 @@ fn hold_output<'py>(operator: &Operator, object: Bound<'py, PyAny>) -> PyResult<
     if let Ok(tensor) = object.cast::<PyTensor>() {
         autograd::check_writable(&operator.schema.name, tensor.get(), py)?;
         let memory = Memory::Fixed(tensor.get().parts());
-        return Ok(Some(Held { owner: object, memory }));
+        return Ok(Some(Held { owner: object, memory, foreign: None }));
     }
-    if let Some(foreign) = hold_foreign(&object)? {
-        return Ok(Some(Held { owner: object, ..foreign }));
+    if let Some(held) = hold_foreign(&object)? {
+        if held.foreign.as_ref().is_some_and(|foreign| foreign.read_only) {
+            return refuse("ArgumentError", "memory that its owner marks as read-only", "some that can be written to");
+        }
+        return Ok(Some(held));
     }
     let Ok(array) = object.cast::<PyUntypedArray>().cloned() else {
         let got = object.get_type().name()?.to_string();
@@ -300,7 +305,7 @@ fn hold_output<'py>(operator: &Operator, object: Bound<'py, PyAny>) -> PyResult<
     if !arrays::is_writeable(&array) {
         return refuse("ArgumentError", "a read-only array", "one that can be written to");
     }
-    Ok(Some(Held { owner: object, memory: Memory::Array(dtype) }))
+    Ok(Some(Held { owner: object, memory: Memory::Array(dtype), foreign: None }))
 }
 
 /// Runs a looked-up operator. Tensors in give tensors out, recorded where they require a gradient; arrays
@@ -361,7 +366,16 @@ pub fn run<'py>(
     // SAFETY: the objects in `held` and `results` stay alive to the end of this function and own the
     // memory that their parts describe; `check` refused outputs that share memory among themselves or
     // with an input, except in place.
-    unsafe { foreign::compute(py, &checked, parts, &outputs, args, Setting::default())? };
+    let done = unsafe { foreign::compute(py, &checked, parts, &outputs, args, Setting::default()) };
+    // Also where it failed: some of it may be on its way.
+    let mut told: SmallVec<[Stream; 2]> = SmallVec::new();
+    for lent in held.iter().flatten().chain(&results).filter_map(|held| held.foreign.as_ref()) {
+        if let Some(stream) = lent.stream.filter(|stream| !told.contains(stream)) {
+            lent.give_back().map_err(raise)?;
+            told.push(stream);
+        }
+    }
+    done?;
 
     if results.len() == 1 {
         return Ok(results.pop().expect("one result").owner);
@@ -380,11 +394,12 @@ fn allocate<'py>(
         let tensor = devices::allocate(device, kind.clone(), strides.clone()).map_err(raise)?;
         let owner = Bound::new(py, PyTensor::from(tensor))?;
         let parts = owner.get().parts();
-        return Ok((Held { owner: owner.into_any(), memory: Memory::Fixed(parts.clone()) }, parts));
+        let memory = Memory::Fixed(parts.clone());
+        return Ok((Held { owner: owner.into_any(), memory, foreign: None }, parts));
     }
     let array = arrays::new_array(py, kind, strides)?;
     let parts = arrays::parts_of(&array, kind.dtype);
-    Ok((Held { owner: array.into_any(), memory: Memory::Array(kind.dtype) }, parts))
+    Ok((Held { owner: array.into_any(), memory: Memory::Array(kind.dtype), foreign: None }, parts))
 }
 
 /// Whether the user asked to stop. The exception stays pending in this thread for [`raise`].

@@ -14,9 +14,9 @@ use pyo3::{IntoPyObjectExt, intern};
 use smallvec::SmallVec;
 
 use super::errors::{self, raise};
-use super::exchange::Exchange;
 use super::foreign::{self, Setting};
-use super::interop;
+use super::interop::exchange::Exchange;
+use super::interop::export;
 use super::run::RecentArgs;
 use crate::core::args::Args;
 use crate::core::device::{Device, Stream};
@@ -361,7 +361,7 @@ fn allocate<'py>(
     if device == Device::Cpu && kind.bytes() >= POOLED_BYTES {
         let tensor = devices::allocate(device, kind, strides).map_err(raise)?;
         let parts = (*tensor.view()).clone();
-        return Ok((torch.from_dlpack.bind(py).call1((interop::hand_over(py, tensor, 0, false)?,))?, Some(parts)));
+        return Ok((torch.from_dlpack.bind(py).call1((export::hand_over(py, tensor, 0, false)?,))?, Some(parts)));
     }
     let result = match (bound.model(&kind, &strides), bound.dense_model(&kind, &strides)) {
         (Some(tensor), _) => torch.empty_like.bind(py).call1((tensor,))?,

@@ -96,7 +96,7 @@ def test_errors_carry_the_drivers_words(emulator):
         firelu.DeviceError, match="launching leaky_relu_f32: cuLaunchKernel: CUDA_ERROR_ILLEGAL_ADDRESS: "
     ):
         firelu.run_operator("LeakyRelu", x)
-    emulator.fail("cuMemAllocAsync:1:2")
+    emulator.fail("cuMemAllocFromPoolAsync:1:2")
     with pytest.raises(firelu.FireluError, match="cuda:0: out of memory: could not allocate 8 bytes"):
         firelu.run_operator("LeakyRelu", x)
     emulator.fail("")

@@ -186,13 +186,14 @@ def run(code, *args, **settings):
 # Every function of the driver that a run calls. Those that give an error its words come after a failure alone.
 ONCE = ["cuDriverGetVersion", "cuInit", "cuDeviceGetCount", "cuDeviceGet", "cuDeviceGetAttribute"]
 ONCE += ["cuDevicePrimaryCtxRetain", "cuModuleLoadData", "cuModuleGetFunction", "cuEventCreate"]
+ONCE += ["cuMemPoolCreate", "cuMemPoolSetAttribute", "cuThreadExchangeStreamCaptureMode"]
 ALWAYS = ["cuCtxGetCurrent", "cuCtxSetCurrent", "cuMemcpyHtoD", "cuMemcpyDtoH", "cuLaunchKernel"]
 ALWAYS += ["cuStreamSynchronize", "cuPointerGetAttribute", "cuEventRecord", "cuStreamWaitEvent"]
 
 
 @pytest.mark.parametrize("pools", [True, False])
 def test_every_call_fails_in_turn(pools):
-    functions = [*ALWAYS, *(["cuMemAllocAsync", "cuMemFreeAsync"] if pools else ["cuMemAlloc", "cuMemFree"])]
+    functions = [*ALWAYS, *(["cuMemAllocFromPoolAsync", "cuMemFreeAsync"] if pools else ["cuMemAlloc", "cuMemFree"])]
     outcome = json.loads(run(EACH, ",".join(functions), POOLS=str(int(pools)))[-1])
     name = "cuda_faults" if pools else "cuda_faults_without_pools"
     record(name, injected=outcome["injected"], told_late=outcome["told_late"], calls=outcome["calls"])

@@ -20,7 +20,7 @@ ALLOWED = {
     r"src/filters/levels/\w+\.rs": "registers, and the loops compiled for them",
     r"src/filters/tests/\w+\.rs": "tests keep the contract of the loops that they call",
     r"src/operators/\w+/(cpu|cuda)(\.rs|/\w+\.rs)": "kernels: from checked tensors to memory",
-    r"src/python/(tensor/)?\w+\.rs": "the bridge to Python's memory",
+    r"src/python/((tensor|interop)/)?\w+\.rs": "the bridge to Python's memory",
 }
 
 

@@ -33,6 +33,8 @@ _SETTINGS = (
     "OMP_NUM_THREADS",
     "CUDA_VISIBLE_DEVICES",
 )
+#: The one device on which kernels are loaded to see whether they do: each takes memory for the life of the process.
+_FIRST_GPU = "cuda:0"
 _NO_CUDA = "none found; the CPU is used, which is fine"
 
 
@@ -119,8 +121,8 @@ def _cpu() -> dict[str, Any]:
 
 
 def _cuda(problems: list[str], *, selftest: bool) -> dict[str, Any]:
-    status = firelu.cuda_status()
-    problems += [f"{each['device']}: {each['reason']}" for each in status["devices"] if not each["kernels_load"]]
+    status = firelu.cuda_status(load=_FIRST_GPU)
+    problems += [f"{each['device']}: {each['reason']}" for each in status["devices"] if each["kernels_load"] is False]
     if selftest:
         try:
             status["selftest"] = firelu.cuda_selftest()

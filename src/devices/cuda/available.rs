@@ -6,15 +6,15 @@
 use std::panic::catch_unwind;
 use std::sync::OnceLock;
 
-use cudarc::driver::{result, sys};
+use cudarc::driver::sys;
 
 use crate::core::device::Device;
 use crate::core::error::{Error, Result};
+use crate::devices::cuda::calls;
 use crate::devices::cuda::modules::{DRIVER_NEEDED, PTX_VERSION};
-use crate::devices::cuda::of;
 
 /// Every function of the driver that this crate calls, by the name that cudarc looks up.
-const REQUIRED: [&str; 25] = [
+const REQUIRED: [&str; 27] = [
     "cuInit",
     "cuDriverGetVersion",
     "cuGetErrorName",
@@ -35,6 +35,8 @@ const REQUIRED: [&str; 25] = [
     "cuMemFree_v2",
     "cuMemcpyHtoD_v2",
     "cuMemcpyDtoH_v2",
+    "cuMemsetD16Async",
+    "cuMemsetD32Async",
     "cuPointerGetAttribute",
     "cuStreamSynchronize",
     "cuStreamWaitEvent",
@@ -118,8 +120,7 @@ fn start(pools: bool) -> std::result::Result<Driver, String> {
     };
     let mut version = 0;
     // SAFETY: the driver writes one integer to the address, which outlives the call.
-    let asked = unsafe { sys::cuDriverGetVersion(&mut version) }.result().map_err(of("cuDriverGetVersion"));
-    asked.map_err(words("asking the driver's version"))?;
+    unsafe { calls::cuDriverGetVersion(&mut version) }.map_err(words("asking the driver's version"))?;
     if version < DRIVER_NEEDED {
         let (found, needed) = (version_name(version), version_name(DRIVER_NEEDED));
         return Err(format!(
@@ -127,8 +128,11 @@ fn start(pools: bool) -> std::result::Result<Driver, String> {
              needs one for {needed} or later"
         ));
     }
-    result::init().map_err(of("cuInit")).map_err(words("starting the driver"))?;
-    let devices = result::device::get_count().map_err(of("cuDeviceGetCount")).map_err(words("counting devices"))?;
+    // SAFETY: takes no flags; may be called more than once.
+    unsafe { calls::cuInit(0) }.map_err(words("starting the driver"))?;
+    let mut devices = 0;
+    // SAFETY: the driver writes one integer to the address, which outlives the call.
+    unsafe { calls::cuDeviceGetCount(&mut devices) }.map_err(words("counting devices"))?;
     match devices {
         1.. => Ok(Driver { devices: devices as u32, version, pools }),
         _ => Err("the CUDA driver has no device".into()),

@@ -1,15 +1,17 @@
 //! One primary context a device, shared with every other CUDA library of the process.
 
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, OnceLock, PoisonError};
 
-use cudarc::driver::{result, sys};
+use cudarc::driver::sys;
 
 use crate::core::device::{Device, Stream};
 use crate::core::error::{Error, Result};
+use crate::devices::cuda::calls::{self, Answer};
 use crate::devices::cuda::modules::{CAPABILITY_NEEDED, Modules};
-use crate::devices::cuda::{Answer, available, driver_error, of};
+use crate::devices::cuda::{available, driver_error};
 
 /// A device that is ready for work.
 pub struct Context {
@@ -17,6 +19,8 @@ pub struct Context {
     pub ordinal: u32,
     /// Whether it has stream-ordered allocation.
     pub pools: bool,
+    /// Where its memory comes from; `None` is the device's default pool, of which nothing is kept.
+    pub(super) pool: OnceLock<Option<Pool>>,
     /// The kernels loaded so far.
     pub(super) modules: Modules,
     /// For ordering streams; made on first use and kept.
@@ -25,16 +29,18 @@ pub struct Context {
     /// Whether anything was left behind: all that a call usually looks at.
     untidy: AtomicBool,
     raw: sys::CUcontext,
-    device: sys::CUdevice,
 }
 
 // SAFETY: a primary context's handle may be used from any thread; it is retained for the life of the process.
 unsafe impl Send for Context {}
-// SAFETY: as above; modules, event and what was left behind have their own locks.
+// SAFETY: as above; modules, event and what was left behind have their own locks, and a pool is one for all threads.
 unsafe impl Sync for Context {}
 
 /// An event of the driver.
 pub(super) struct Event(pub sys::CUevent);
+
+/// A memory pool of the driver.
+pub(super) struct Pool(pub sys::CUmemoryPool);
 
 /// What dropping memory could not do, and has told nobody yet.
 #[derive(Default)]
@@ -70,7 +76,31 @@ pub fn context(ordinal: u32) -> Result<&'static Context> {
         return Ok(context);
     }
     let failed = |failed| driver_error(ordinal, "opening the device", failed);
-    let device = result::device::get(ordinal as i32).map_err(of("cuDeviceGet")).map_err(failed)?;
+    let (device, _) = open(ordinal)?;
+    let pools = driver.pools && has_pools(device).map_err(failed)?;
+    let mut raw = std::ptr::null_mut();
+    // SAFETY: the device was just obtained; the reference taken here is never released, so the handle stays valid.
+    unsafe { calls::cuDevicePrimaryCtxRetain(&mut raw, device) }.map_err(failed)?;
+    let context = Box::leak(Box::new(Context {
+        ordinal,
+        pools,
+        pool: OnceLock::new(),
+        modules: Modules::default(),
+        event: Mutex::default(),
+        left_behind: Mutex::default(),
+        untidy: AtomicBool::new(false),
+        raw,
+    }));
+    contexts.insert(ordinal, context);
+    Ok(context)
+}
+
+/// A device with its compute capability, which must be one that the kernels run on.
+fn open(ordinal: u32) -> Result<(i32, (i32, i32))> {
+    let failed = |failed| driver_error(ordinal, "opening the device", failed);
+    let mut device = 0;
+    // SAFETY: the driver writes one number to the address, which outlives the call.
+    unsafe { calls::cuDeviceGet(&mut device, ordinal as i32) }.map_err(failed)?;
     let (major, minor) = capability(device).map_err(failed)?;
     if (major, minor) < CAPABILITY_NEEDED {
         let (needed, minor_needed) = CAPABILITY_NEEDED;
@@ -79,40 +109,66 @@ pub fn context(ordinal: u32) -> Result<&'static Context> {
         );
         return Err(Error::Device { device: Device::Cuda(ordinal).to_string(), reason });
     }
-    let pools = driver.pools && has_pools(device).map_err(failed)?;
-    // SAFETY: the device was just obtained; the reference taken here is never released, so the handle stays valid.
-    let raw = unsafe { result::primary_ctx::retain(device) }.map_err(of("cuDevicePrimaryCtxRetain")).map_err(failed)?;
-    let context = Box::leak(Box::new(Context {
-        ordinal,
-        pools,
-        modules: Modules::default(),
-        event: Mutex::default(),
-        left_behind: Mutex::default(),
-        untidy: AtomicBool::new(false),
-        raw,
-        device,
-    }));
-    contexts.insert(ordinal, context);
-    Ok(context)
+    Ok((device, (major, minor)))
 }
 
-fn attribute(device: sys::CUdevice, attribute: sys::CUdevice_attribute) -> Answer<i32> {
-    // SAFETY: the device is one that the driver gave; the answer is a number.
-    unsafe { result::device::get_attribute(device, attribute) }.map_err(of("cuDeviceGetAttribute"))
+/// Name, capability and memory of a device, for which it is not started: no context is made.
+pub fn describe(ordinal: u32) -> Result<Description> {
+    available::require(ordinal)?;
+    let (device, capability) = open(ordinal)?;
+    let failed = |failed| driver_error(ordinal, "asking the device", failed);
+    let (mut memory, mut name) = (0, [0; 256]);
+    // SAFETY: the device is one that the driver gave; it writes one number, and a text no longer than the array.
+    unsafe {
+        calls::cuDeviceTotalMem_v2(&mut memory, device).map_err(failed)?;
+        calls::cuDeviceGetName(name.as_mut_ptr(), name.len() as i32 - 1, device).map_err(failed)?;
+    }
+    let name: Vec<u8> = name.iter().take_while(|&&byte| byte != 0).map(|&byte| byte as u8).collect();
+    Ok(Description { name: String::from_utf8_lossy(&name).into_owned(), capability, memory })
 }
 
-fn capability(device: sys::CUdevice) -> Answer<(i32, i32)> {
-    use sys::CUdevice_attribute_enum::{
-        CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR as MAJOR, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR as MINOR,
-    };
-    Ok((attribute(device, MAJOR)?, attribute(device, MINOR)?))
+fn attribute(device: i32, number: i32) -> Answer<i32> {
+    let mut value = 0;
+    // SAFETY: the device is one that the driver gave; it writes one number to the address.
+    unsafe { calls::cuDeviceGetAttribute(&mut value, number, device) }?;
+    Ok(value)
 }
 
-fn has_pools(device: sys::CUdevice) -> Answer<bool> {
-    match attribute(device, sys::CUdevice_attribute_enum::CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED) {
+fn capability(device: i32) -> Answer<(i32, i32)> {
+    Ok((attribute(device, calls::CAPABILITY_MAJOR)?, attribute(device, calls::CAPABILITY_MINOR)?))
+}
+
+fn has_pools(device: i32) -> Answer<bool> {
+    match attribute(device, calls::HAS_POOLS) {
         // A driver older than the attribute.
-        Err(failed) if failed.error.0 == sys::CUresult::CUDA_ERROR_INVALID_VALUE => Ok(false),
+        Err(failed) if failed.code == calls::INVALID_VALUE => Ok(false),
         answer => answer.map(|answer| answer == 1),
+    }
+}
+
+thread_local! {
+    /// The device whose context this thread has made current for the length of an operator's call.
+    static ENTERED: Cell<Option<u32>> = const { Cell::new(None) };
+}
+
+/// A context that is current for several driver calls; the thread gets back the one it had when this is dropped.
+pub struct Entered {
+    context: &'static Context,
+    /// What was current, if that was another; null is none.
+    before: Option<sys::CUcontext>,
+    outer: Option<u32>,
+}
+
+impl Drop for Entered {
+    fn drop(&mut self) {
+        ENTERED.set(self.outer);
+        if let Some(before) = self.before {
+            // SAFETY: the handle was current on this thread when this was made; null means none.
+            if let Err(failed) = unsafe { calls::cuCtxSetCurrent(before) } {
+                let error = driver_error(self.context.ordinal, "leaving the device", failed);
+                self.context.leave_behind(None, error);
+            }
+        }
     }
 }
 
@@ -142,19 +198,45 @@ impl Context {
         calls: impl FnOnce() -> Answer<R>,
     ) -> std::result::Result<R, NotDone> {
         let failed = |ran| move |failed| NotDone { error: driver_error(self.ordinal, doing, failed), ran };
-        let before = result::ctx::get_current().map_err(of("cuCtxGetCurrent")).map_err(failed(false))?;
-        let other = before != Some(self.raw);
-        if other {
-            // SAFETY: the handle is retained for the life of the process.
-            unsafe { result::ctx::set_current(self.raw) }.map_err(of("cuCtxSetCurrent")).map_err(failed(false))?;
+        if ENTERED.get() == Some(self.ordinal) {
+            return calls().map_err(failed(false));
         }
+        let before = self.make_current().map_err(failed(false))?;
         let answer = calls();
-        if other {
+        if let Some(before) = before {
             // SAFETY: the handle was current on this thread a moment ago; null means none.
-            let restored = unsafe { result::ctx::set_current(before.unwrap_or(std::ptr::null_mut())) };
-            restored.map_err(of("cuCtxSetCurrent")).map_err(failed(answer.is_ok()))?;
+            unsafe { calls::cuCtxSetCurrent(before) }.map_err(failed(answer.is_ok()))?;
         }
         answer.map_err(failed(false))
+    }
+
+    /// Makes this context current, and gives what was if that was another; null is none.
+    fn make_current(&self) -> Answer<Option<sys::CUcontext>> {
+        let mut before = std::ptr::null_mut();
+        // SAFETY: the driver writes one handle to the address; this context is retained for the life of the process.
+        unsafe {
+            calls::cuCtxGetCurrent(&mut before)?;
+            if before == self.raw {
+                return Ok(None);
+            }
+            calls::cuCtxSetCurrent(self.raw)?;
+        }
+        Ok(Some(before))
+    }
+
+    /// Makes this context current until the answer is dropped, so that the driver calls in between need not each do so.
+    /// No code of others may run meanwhile: it would take this for its own current device.
+    pub fn enter(&'static self) -> Result<Entered> {
+        if self.untidy.load(Ordering::Relaxed) {
+            self.tidy()?;
+        }
+        let outer = ENTERED.get();
+        let before = match outer == Some(self.ordinal) {
+            true => None,
+            false => self.make_current().map_err(|failed| driver_error(self.ordinal, "entering the device", failed))?,
+        };
+        ENTERED.set(Some(self.ordinal));
+        Ok(Entered { context: self, before, outer })
     }
 
     /// Remembers memory that could not be freed, and an error that nobody was told.
@@ -171,10 +253,11 @@ impl Context {
         let LeftBehind { addresses, untold } = &mut *left_behind;
         let done = self.with_current("freeing memory", || {
             // The streams that used the memory may be gone, so everything is waited for.
-            result::ctx::synchronize().map_err(of("cuCtxSynchronize"))?;
+            // SAFETY: takes nothing; waits for the context that is current.
+            unsafe { calls::cuCtxSynchronize() }?;
             while let Some(&address) = addresses.last() {
                 // SAFETY: memory that this crate allocated and could not free; nothing on the device uses it any more.
-                unsafe { result::free_sync(address) }.map_err(of("cuMemFree"))?;
+                unsafe { calls::cuMemFree_v2(address) }?;
                 addresses.pop();
             }
             Ok(())
@@ -193,17 +276,7 @@ impl Context {
     pub fn synchronize(&self, stream: Stream) -> Result<()> {
         self.with("waiting for the stream", || {
             // SAFETY: the stream is the default one or one that its owner keeps alive for the call.
-            unsafe { result::stream::synchronize(handle(stream)) }.map_err(of("cuStreamSynchronize"))
-        })
-    }
-
-    /// Name, capability and memory.
-    pub fn describe(&self) -> Result<Description> {
-        self.with("asking the device", || {
-            // SAFETY: the device handle is valid for the life of the process.
-            let memory = unsafe { result::device::total_mem(self.device) }.map_err(of("cuDeviceTotalMem"))?;
-            let name = result::device::get_name(self.device).map_err(of("cuDeviceGetName"))?;
-            Ok(Description { name, capability: capability(self.device)?, memory })
+            unsafe { calls::cuStreamSynchronize(handle(stream)) }
         })
     }
 }

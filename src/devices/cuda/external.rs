@@ -3,14 +3,12 @@
 use std::any::Any;
 use std::sync::{Arc, PoisonError};
 
-use cudarc::driver::{result, sys};
-
 use crate::core::device::{Device, Stream};
 use crate::core::error::{Error, Result};
 use crate::core::shape::{Strides, extent};
 use crate::core::tensor::{Storage, Tensor, TensorType};
 use crate::devices::cuda::context::{Context, Event, handle};
-use crate::devices::cuda::{available, driver_error, of};
+use crate::devices::cuda::{available, calls, driver_error};
 
 /// Foreign memory: its owner is kept alive, and only the owner frees it.
 struct External {
@@ -75,11 +73,8 @@ pub unsafe fn tensor(
 pub fn device_of(address: u64) -> Result<u32> {
     available::require(0)?;
     let mut ordinal = 0i32;
-    let attribute = sys::CUpointer_attribute_enum::CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL;
     // SAFETY: the driver writes one integer to the place given, and takes any address.
-    unsafe { sys::cuPointerGetAttribute((&raw mut ordinal).cast(), attribute, address) }
-        .result()
-        .map_err(of("cuPointerGetAttribute"))
+    unsafe { calls::cuPointerGetAttribute((&raw mut ordinal).cast(), calls::DEVICE_ORDINAL, address) }
         .map_err(|failed| driver_error(0, &format!("asking whose memory {address:#x} is"), failed))?;
     u32::try_from(ordinal).map_err(|_| Error::Device {
         device: "cuda".into(),
@@ -99,15 +94,16 @@ pub unsafe fn order(context: &Context, earlier: Stream, later: Stream) -> Result
     let mut event = context.event.lock().unwrap_or_else(PoisonError::into_inner);
     context.with("ordering two streams", || {
         if event.is_none() {
-            let flags = sys::CUevent_flags::CU_EVENT_DISABLE_TIMING;
-            *event = Some(Event(result::event::create(flags).map_err(of("cuEventCreate"))?));
+            let mut made = std::ptr::null_mut();
+            // SAFETY: the driver writes one handle to the address.
+            unsafe { calls::cuEventCreate(&mut made, calls::WITHOUT_TIMING) }?;
+            *event = Some(Event(made));
         }
         let Some(Event(event)) = *event else { return Ok(()) };
-        let flags = sys::CUevent_wait_flags::CU_EVENT_WAIT_DEFAULT;
         // SAFETY: the event was made in this context and is never destroyed; the streams are the caller's promise.
         unsafe {
-            result::event::record(event, handle(earlier)).map_err(of("cuEventRecord"))?;
-            result::stream::wait_event(handle(later), event, flags).map_err(of("cuStreamWaitEvent"))
+            calls::cuEventRecord(event, handle(earlier))?;
+            calls::cuStreamWaitEvent(handle(later), event, 0)
         }
     })
 }

@@ -1,12 +1,10 @@
 //! The one place where kernels are launched.
 
-use cudarc::driver::result;
-
 use crate::core::device::Stream;
 use crate::core::error::{Error, Result};
+use crate::devices::cuda::calls;
 use crate::devices::cuda::context::{Context, handle};
 use crate::devices::cuda::modules::Module;
-use crate::devices::cuda::of;
 use crate::devices::cuda::parameters::{Parameters, THREADS};
 
 /// The most blocks a grid has along x.
@@ -47,11 +45,11 @@ impl Context {
         let mut parameters = *parameters;
         let mut pointers = [(&raw mut parameters).cast()];
         self.with(&format!("launching {kernel}"), || {
-            let (grid, block) = ((launch.blocks as u32, 1, 1), (THREADS, 1, 1));
+            let (blocks, shared, stream) = (launch.blocks as u32, launch.shared_bytes, handle(stream));
+            let (parameters, extra) = (pointers.as_mut_ptr(), std::ptr::null_mut());
             // SAFETY: the function belongs to this context; its parameter is one struct of the size just compared, read
             // by the driver before the call returns; what the struct says is the caller's promise.
-            unsafe { result::launch_kernel(function, grid, block, launch.shared_bytes, handle(stream), &mut pointers) }
-                .map_err(of("cuLaunchKernel"))
+            unsafe { calls::cuLaunchKernel(function, blocks, 1, 1, THREADS, 1, 1, shared, stream, parameters, extra) }
         })
     }
 }

@@ -1,36 +1,39 @@
-//! Loading modules and finding functions: each module once a device, on first use.
+//! Loading kernels: each once a device, when it is first used, and alone: the driver compiles what it loads, and a module
+//! as a whole takes it seconds.
 
-use std::ffi::CString;
+use std::ffi::{CString, c_void};
 use std::sync::PoisonError;
 
-use cudarc::driver::{result, sys};
+use cudarc::driver::sys;
 
 use crate::core::error::{Error, Result};
+use crate::devices::cuda::calls::{self, Answer, Failed};
 use crate::devices::cuda::context::Context;
-use crate::devices::cuda::modules::{Module, Table, parameter_bytes};
-use crate::devices::cuda::of;
+use crate::devices::cuda::modules::{Module, Table, alone, parameter_bytes};
 
 impl Context {
-    /// Loads modules, where that has not happened yet: whether this driver and device take them.
+    /// Loads whole modules, where that has not happened yet: whether this driver and device take them.
     pub fn load_all<'a>(&self, modules: impl IntoIterator<Item = &'a Module>) -> Result<()> {
         let mut table = self.modules.0.lock().unwrap_or_else(PoisonError::into_inner);
-        modules.into_iter().try_for_each(|module| self.module(&mut table, module).map(drop))
+        modules.into_iter().try_for_each(|module| self.whole(&mut table, module))
     }
 
-    fn module(&self, table: &mut Table, &Module { name, text }: &Module) -> Result<sys::CUmodule> {
-        if let Some(loaded) = table.modules.get(name) {
-            return Ok(*loaded);
+    fn whole(&self, table: &mut Table, &Module { name, text }: &Module) -> Result<()> {
+        if table.modules.contains_key(name) {
+            return Ok(());
         }
-        let image = CString::new(text).map_err(|_| Error::Device {
+        let image = self.image(name, text)?;
+        self.with(&format!("loading the kernels of {name}"), || {
+            // Remembered before anything else can fail, so that no module is loaded twice.
+            table.modules.insert(name, load(&image)?);
+            Ok(())
+        })
+    }
+
+    fn image(&self, name: &str, text: &str) -> Result<CString> {
+        CString::new(text).map_err(|_| Error::Device {
             device: self.device().to_string(),
             reason: format!("the PTX of {name} holds a zero byte"),
-        })?;
-        self.with(&format!("loading the kernels of {name}"), || {
-            // SAFETY: the image is a text that ends in zero; the driver copies what it keeps.
-            let loaded = unsafe { result::module::load_data(image.as_ptr().cast()) }.map_err(of("cuModuleLoadData"))?;
-            // Remembered before anything else can fail, so that no module is loaded twice.
-            table.modules.insert(name, loaded);
-            Ok(loaded)
         })
     }
 
@@ -41,15 +44,45 @@ impl Context {
             return Ok(*found);
         }
         let broken = |what: String| Error::Device { device: self.device().to_string(), reason: what };
-        let bytes = parameter_bytes(module.text, kernel)
-            .ok_or_else(|| broken(format!("the module {} has no kernel {kernel}", module.name)))?;
-        let loaded = self.module(&mut table, module)?;
+        let missing = || broken(format!("the module {} has no kernel {kernel}", module.name));
+        let bytes = parameter_bytes(module.text, kernel).ok_or_else(missing)?;
+        let text = self.image(kernel, &alone(module.text, kernel).ok_or_else(missing)?)?;
         let symbol = CString::new(kernel).map_err(|_| broken(format!("{kernel:?} is no kernel's name")))?;
-        let function = self.with(&format!("finding {kernel}"), || {
-            // SAFETY: the module was loaded in this context and is never unloaded.
-            unsafe { result::module::get_function(loaded, symbol) }.map_err(of("cuModuleGetFunction"))
-        })?;
-        table.functions.insert(kernel.to_string(), (function, bytes));
-        Ok((function, bytes))
+        let Table { modules, functions } = &mut *table;
+        self.with(&format!("loading {kernel}"), || {
+            let loaded = match modules.get(module.name) {
+                Some(whole) => *whole,
+                None => load(&text)?,
+            };
+            let mut function = std::ptr::null_mut();
+            // SAFETY: the module was loaded in this context and is never unloaded; the driver writes one handle.
+            unsafe { calls::cuModuleGetFunction(&mut function, loaded, symbol.as_ptr()) }?;
+            functions.insert(kernel.to_string(), (function, bytes));
+            Ok((function, bytes))
+        })
     }
+}
+
+/// Loads a module into the context that is current. Where a stream is being captured, on whatever thread, that goes on:
+/// loading is no part of the graph.
+fn load(image: &CString) -> Answer<sys::CUmodule> {
+    let mut mode = calls::RELAXED;
+    let mut module = std::ptr::null_mut();
+    // SAFETY: the image is a text that ends in zero, of which the driver copies what it keeps; it writes one handle. The
+    // mode is this thread's own, and gets back the value that the driver gave for it.
+    unsafe {
+        let exchanged = match calls::cuThreadExchangeStreamCaptureMode(&mut mode) {
+            // A driver from before graphs.
+            Err(Failed { code: calls::NOT_FOUND, .. }) => false,
+            answer => answer.map(|()| true)?,
+        };
+        let loaded = calls::cuModuleLoadData(&mut module, image.as_ptr().cast::<c_void>());
+        let restored = if exchanged { calls::cuThreadExchangeStreamCaptureMode(&mut mode) } else { Ok(()) };
+        loaded?;
+        if let Err(failed) = restored {
+            calls::cuModuleUnload(module)?;
+            return Err(failed);
+        }
+    }
+    Ok(module)
 }

@@ -2,15 +2,15 @@
 
 use std::sync::Arc;
 
-use cudarc::driver::result;
-use cudarc::driver::sys::CUresult;
+use smallvec::SmallVec;
 
 use crate::core::device::{Device, Stream};
 use crate::core::error::{Error, Result};
 use crate::core::shape::{Strides, may_self_overlap};
 use crate::core::tensor::{Storage, Tensor, TensorType};
 use crate::devices::cuda::context::{Context, NotDone, context, handle};
-use crate::devices::cuda::{copy, of};
+use crate::devices::cuda::map::broadcast;
+use crate::devices::cuda::{calls, copy, pool};
 use crate::devices::{self, cpu};
 
 /// Memory that this crate allocated; freed when dropped, in the order of its stream.
@@ -27,15 +27,8 @@ impl Memory {
         // An allocation of nothing is refused by the driver, and every tensor has an address.
         let size = bytes.max(1);
         let memory = context.with(&format!("allocating {size} bytes"), || {
-            // SAFETY: asks for memory of the current context; the stream is the default one or kept by its owner.
-            let address = unsafe {
-                match context.pools {
-                    true => result::malloc_async(handle(stream), size).map_err(of("cuMemAllocAsync")),
-                    false => result::malloc_sync(size).map_err(of("cuMemAlloc")),
-                }
-            };
-            match address {
-                Err(failed) if failed.error.0 == CUresult::CUDA_ERROR_OUT_OF_MEMORY => Ok(None),
+            match pool::allocate(context, size, stream) {
+                Err(failed) if failed.code == calls::OUT_OF_MEMORY => Ok(None),
                 // Owned before anything else can fail, so that nothing is left behind.
                 address => address.map(|address| Some(Memory { context, address, bytes, stream })),
             }
@@ -57,10 +50,10 @@ impl Drop for Memory {
             // which is waited for where the driver cannot free in its order.
             unsafe {
                 if self.context.pools {
-                    return result::free_async(self.address, stream).map_err(of("cuMemFreeAsync"));
+                    return calls::cuMemFreeAsync(self.address, stream);
                 }
-                result::stream::synchronize(stream).map_err(of("cuStreamSynchronize"))?;
-                result::free_sync(self.address).map_err(of("cuMemFree"))
+                calls::cuStreamSynchronize(stream)?;
+                calls::cuMemFree_v2(self.address)
             }
         });
         // Nobody can be told here: the next call to the device tells it, and tries again.
@@ -86,6 +79,80 @@ impl Storage for Memory {
 pub fn allocate(ordinal: u32, kind: TensorType, strides: Strides) -> Result<Tensor> {
     let memory = Memory::new(context(ordinal)?, kind.bytes(), Stream::default())?;
     Tensor::from_storage(Arc::new(memory), 0, kind, strides)
+}
+
+/// A row-major tensor with the value of `one` everywhere, written by the device in the order of its stream.
+pub fn filled(ordinal: u32, kind: &TensorType, one: &Tensor) -> Result<Tensor> {
+    let tensor = allocate(ordinal, kind.clone(), kind.shape.row_major_strides(kind.dtype))?;
+    let (count, size) = (kind.shape.elements(), kind.dtype.size());
+    if count == 0 {
+        return Ok(tensor);
+    }
+    // SAFETY: `one` is a tensor of the host with at least one element of this type.
+    let element = unsafe { std::slice::from_raw_parts(one.view().pointer.cast_const(), size) };
+    let context = context(ordinal)?;
+    let address = tensor.view().pointer as u64;
+    let words: SmallVec<[u32; 2]> =
+        element.chunks_exact(4).map(|word| u32::from_le_bytes(word.try_into().expect("four bytes"))).collect();
+    match (element, words.as_slice()) {
+        (&[low, high], _) => fill(context, address, Fill::Halves(u16::from_le_bytes([low, high])), count)?,
+        (_, &[word]) => fill(context, address, Fill::Words(word), count)?,
+        (_, &[low, high]) if low == high => fill(context, address, Fill::Words(low), 2 * count)?,
+        (_, &[low, high]) if count == 1 => {
+            fill(context, address, Fill::Words(low), 1)?;
+            fill(context, address + 4, Fill::Words(high), 1)?;
+        }
+        // The driver has no fill of eight bytes: one element is filled, and read by all.
+        _ => {
+            let single = filled(ordinal, &TensorType::new([1], kind.dtype), one)?;
+            copy::copy(context, &tensor.view(), &broadcast(&single.view(), &kind.shape), Stream::default())?;
+        }
+    }
+    Ok(tensor)
+}
+
+/// What memory is filled with.
+enum Fill {
+    Halves(u16),
+    Words(u32),
+}
+
+fn fill(context: &Context, address: u64, value: Fill, count: usize) -> Result<()> {
+    context.with("filling memory", || {
+        let stream = handle(Stream::default());
+        // SAFETY: the caller has just allocated memory of so many values at this address, on the same stream.
+        unsafe {
+            match value {
+                Fill::Halves(value) => calls::cuMemsetD16Async(address, value, count, stream),
+                Fill::Words(value) => calls::cuMemsetD32Async(address, value, count, stream),
+            }
+        }
+    })
+}
+
+/// What stands for memory where only the shape of a tensor counts.
+struct Nowhere {
+    ordinal: u32,
+    bytes: usize,
+}
+
+impl Storage for Nowhere {
+    fn pointer(&self) -> *mut u8 {
+        std::ptr::dangling_mut::<u64>().cast()
+    }
+    fn bytes(&self) -> usize {
+        self.bytes
+    }
+    fn device(&self) -> Device {
+        Device::Cuda(self.ordinal)
+    }
+}
+
+/// A tensor without memory: it lends its shape, and no kernel may look for its elements.
+pub fn shape_only(ordinal: u32, kind: &TensorType) -> Result<Tensor> {
+    let storage = Nowhere { ordinal, bytes: kind.dtype.size() };
+    let strides = kind.shape.iter().map(|_| 0).collect();
+    Tensor::from_storage(Arc::new(storage), 0, kind.clone(), strides)
 }
 
 /// Whether the elements fill their memory from the first to the last, in whatever order.
@@ -137,7 +204,7 @@ fn upload(from: &Tensor, to: Tensor, ordinal: u32) -> Result<Tensor> {
         let source = unsafe { std::slice::from_raw_parts(source.pointer.cast_const(), bytes) };
         context.with("copying to the device", || {
             // SAFETY: the target was just allocated with that many bytes, on the default stream.
-            unsafe { result::memcpy_htod_sync(target.pointer as u64, source) }.map_err(of("cuMemcpyHtoD"))
+            unsafe { calls::cuMemcpyHtoD_v2(target.pointer as u64, source.as_ptr().cast(), bytes) }
         })?;
         // The call returns when the host's bytes are read; streams of others may use the tensor at once.
         context.synchronize(Stream::default())?;
@@ -156,7 +223,7 @@ fn download(from: &Tensor, ordinal: u32) -> Result<Tensor> {
         let target = unsafe { std::slice::from_raw_parts_mut(to.view().pointer, bytes) };
         context.with("copying from the device", || {
             // SAFETY: the source is dense, so its elements fill `bytes` bytes; the call returns when they are here.
-            unsafe { result::memcpy_dtoh_sync(target, source.pointer as u64) }.map_err(of("cuMemcpyDtoH"))
+            unsafe { calls::cuMemcpyDtoH_v2(target.as_mut_ptr().cast(), source.pointer as u64, bytes) }
         })?;
     }
     Ok(to)

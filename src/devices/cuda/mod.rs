@@ -5,6 +5,7 @@
 //! device's default stream unless a call names another.
 
 pub mod available;
+mod calls;
 pub mod context;
 pub mod copy;
 pub mod dense;
@@ -18,34 +19,28 @@ pub mod map;
 pub mod memory;
 pub mod modules;
 pub mod parameters;
+mod pool;
 
-use cudarc::driver::DriverError;
+use std::ffi::{CStr, c_char};
 
 use crate::core::device::Device;
 use crate::core::error::Error;
+use calls::{Answer, Failed};
 
-/// A call of the driver that failed.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Failed {
-    call: &'static str,
-    error: DriverError,
-}
-
-/// What a call of the driver answers.
-pub(crate) type Answer<R> = std::result::Result<R, Failed>;
-
-/// Names the call whose error this is.
-pub(crate) fn of(call: &'static str) -> impl Fn(DriverError) -> Failed {
-    move |error| Failed { call, error }
-}
-
-/// An error of the driver: what was attempted, the call, and the driver's own words.
+/// An error of the driver: what was attempted, the call, and the driver's own words; a code that it does not explain is
+/// told as the number it is.
 #[cold]
-pub(crate) fn driver_error(ordinal: u32, doing: &str, Failed { call, error }: Failed) -> Error {
-    let words = |text: Result<&std::ffi::CStr, DriverError>| match text {
-        Ok(text) => text.to_string_lossy().into_owned(),
-        Err(_) => format!("error {}", error.0 as u32),
+pub(crate) fn driver_error(ordinal: u32, doing: &str, Failed { call, code }: Failed) -> Error {
+    let words = |explain: unsafe fn(u32, *mut *const c_char) -> Answer<()>| {
+        let mut text = std::ptr::null();
+        // SAFETY: the driver writes one address there: null, or a text of its own that ends in zero and stays.
+        match unsafe { explain(code, &mut text) } {
+            // SAFETY: as above.
+            Ok(()) if !text.is_null() => unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned(),
+            _ => format!("error {code}"),
+        }
     };
-    let reason = format!("{doing}: {call}: {}: {}", words(error.error_name()), words(error.error_string()));
+    let call = call.trim_end_matches("_v2");
+    let reason = format!("{doing}: {call}: {}: {}", words(calls::cuGetErrorName), words(calls::cuGetErrorString));
     Error::Device { device: Device::Cuda(ordinal).to_string(), reason }
 }

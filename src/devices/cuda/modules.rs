@@ -33,6 +33,18 @@ pub(super) struct Table {
 #[derive(Default)]
 pub(super) struct Modules(pub(super) Mutex<Table>);
 
+/// Where each kernel of a text begins.
+const ENTRY: &str = ".visible .entry ";
+
+/// The text of one kernel as a module of its own: what stands before the first one, and the kernel.
+pub fn alone(text: &str, kernel: &str) -> Option<String> {
+    let header = &text[..text.find(ENTRY)?];
+    let start = text.find(&format!("{ENTRY}{kernel}("))?;
+    let after = start + ENTRY.len();
+    let end = text[after..].find(ENTRY).map_or(text.len(), |next| after + next);
+    Some([header, &text[start..end]].concat())
+}
+
 /// The size of a kernel's one parameter struct, as its PTX declares it.
 pub fn parameter_bytes(text: &str, kernel: &str) -> Option<usize> {
     let declaration = format!("{kernel}_param_0[");

@@ -10,10 +10,10 @@ use crate::core::definition::OperatorDef;
 use crate::core::error::{Error, Result};
 use crate::core::gradient::Gradient;
 use crate::core::tensor::{Tensor, TensorType};
+use crate::devices;
 use crate::devices::cpu::fork;
 use crate::graph::context;
 use crate::graph::plan::{Plan, Ref, Use, plan};
-use crate::operators::execute::shape_of;
 
 /// The place of a variable in the graph.
 #[derive(Clone)]
@@ -260,7 +260,7 @@ pub fn record(
             let Some(variable) = variable else { continue };
             match used {
                 Use::Values => drop(saved.insert(place, Saved::new(variable))),
-                Use::Shape => match shape_of(variable.value()) {
+                Use::Shape => match devices::shape_only(variable.value()) {
                     Ok(shape) => drop(saved.insert(place, Saved::new(&Variable::constant(shape)))),
                     Err(error) => failed = Some(error),
                 },

@@ -9,14 +9,14 @@ use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
-use super::{PyTensor, array_of, on_device, tensor_from};
+use super::{PyTensor, array_of, copied, on_device, tensor_from};
 use crate::core::args::ArgValue;
 use crate::core::device::Device;
 use crate::core::dtype::DType;
-use crate::devices;
 use crate::graph::tape::Variable;
 use crate::python::errors::{self, raise};
-use crate::python::{arrays, autograd, device, interop};
+use crate::python::interop::{device, export};
+use crate::python::{arrays, autograd};
 
 impl PyTensor {
     fn binary<'py>(&self, name: &str, other: &Bound<'py, PyAny>, reflected: bool) -> PyResult<Bound<'py, PyAny>> {
@@ -41,7 +41,7 @@ impl PyTensor {
     ) -> PyResult<Self> {
         let device: Device = device.parse().map_err(raise)?;
         let dtype = dtype.map(|dtype| arrays::parse_dtype("Tensor", dtype)).transpose()?;
-        let variable = Variable::constant(on_device(tensor_from("Tensor", "data", data, dtype)?, device)?);
+        let variable = Variable::constant(on_device(data.py(), tensor_from("Tensor", "data", data, dtype)?, device)?);
         Ok(if requires_grad { variable.requiring_gradient() } else { variable }.into())
     }
 
@@ -148,7 +148,7 @@ impl PyTensor {
         if tensor.device() == device {
             return Ok(slf);
         }
-        Bound::new(slf.py(), PyTensor::from(on_device(tensor, device)?))
+        Bound::new(slf.py(), PyTensor::from(on_device(slf.py(), tensor, device)?))
     }
 
     /// The values as a numpy array over the same memory; read-only while the graph holds that memory.
@@ -272,12 +272,12 @@ impl PyTensor {
         dl_device: Option<(i32, i32)>,
         copy: Option<bool>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        interop::export(py, &self.variable(), stream, max_version, dl_device, copy)
+        export::export(py, &self.variable(), stream, max_version, dl_device, copy)
     }
 
     /// The DLPack device: (1, 0) for the CPU, (2, ordinal) for CUDA.
     fn __dlpack_device__(&self) -> (i32, i32) {
-        interop::dlpack_device(self.tensor().device())
+        export::dlpack_device(self.tensor().device())
     }
 
     /// The description of device memory that CuPy, Numba and PyTorch read; absent on the cpu.
@@ -296,7 +296,7 @@ impl PyTensor {
                 py.import("numpy")?.call_method1("array2string", arguments)?.to_string()
             }
             device => {
-                let values = array_of(py, devices::copy(tensor, Device::Cpu).map_err(raise)?, false)?;
+                let values = array_of(py, copied(py, tensor, Device::Cpu)?, false)?;
                 let arguments = (values, py.None(), py.None(), py.None(), ", ");
                 let text = py.import("numpy")?.call_method1("array2string", arguments)?;
                 format!("{text}, device={device}")

@@ -9,7 +9,8 @@ use pyo3::prelude::*;
 use pyo3::types::{PyList, PyTuple};
 
 use super::errors::{self, raise};
-use super::{arrays, device, settings};
+use super::interop::import;
+use super::{arrays, entry, settings};
 use crate::core::device::Device;
 use crate::core::dtype::DType;
 use crate::core::shape::Strides;
@@ -79,13 +80,15 @@ pub fn tensor_from(operator: &str, argument: &str, data: &Bound<'_, PyAny>, dtyp
         && dtype.is_none_or(|dtype| dtype == tensor.get().tensor().dtype())
     {
         let tensor = tensor.get().tensor();
-        return devices::copy(&tensor, tensor.device()).map_err(raise);
+        return copied(py, &tensor, tensor.device());
     }
     if !data.is_instance_of::<PyUntypedArray>()
-        && let Some(foreign) = device::import(data)?
-        && dtype.is_none_or(|dtype| dtype == foreign.dtype())
+        && let Some(foreign) = import::foreign(data)?
+        && dtype.is_none_or(|dtype| dtype == foreign.tensor.dtype())
     {
-        return devices::copy(&foreign, foreign.device()).map_err(raise);
+        let copied = copied(py, &foreign.tensor, foreign.tensor.device());
+        foreign.give_back().map_err(raise)?;
+        return copied;
     }
     // A list or a number of Python's has no element type of its own; a scalar of numpy's has.
     let plain = data.is_instance_of::<PyList>()
@@ -130,8 +133,13 @@ fn copy_of(array: &Bound<'_, PyUntypedArray>, dtype: DType, strides: Strides) ->
     Ok(tensor)
 }
 
-fn on_device(tensor: Tensor, device: Device) -> PyResult<Tensor> {
-    if tensor.device() == device { Ok(tensor) } else { devices::copy(&tensor, device).map_err(raise) }
+/// A copy in new memory of a device. Other threads of Python's run meanwhile: a device is waited for.
+fn copied(py: Python<'_>, tensor: &Tensor, device: Device) -> PyResult<Tensor> {
+    entry::detach(py, || devices::copy(tensor, device)).map_err(raise)
+}
+
+fn on_device(py: Python<'_>, tensor: Tensor, device: Device) -> PyResult<Tensor> {
+    if tensor.device() == device { Ok(tensor) } else { copied(py, &tensor, device) }
 }
 
 /// The object itself where it is on the device, else a copy of it there.
@@ -142,7 +150,7 @@ pub fn to_device<'py>(object: &Bound<'py, PyAny>, device: Device) -> PyResult<Bo
         Err(_) if device == Device::Cpu => return Ok(object.clone()),
         Err(_) => tensor_from("run_operator", "inputs", object, None)?,
     };
-    Ok(Bound::new(object.py(), PyTensor::from(on_device(tensor, device)?))?.into_any())
+    Ok(Bound::new(object.py(), PyTensor::from(on_device(object.py(), tensor, device)?))?.into_any())
 }
 
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {

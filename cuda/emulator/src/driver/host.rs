@@ -4,6 +4,7 @@ use super::code::Code;
 use super::{Driver, Result};
 use std::alloc::{Layout, alloc, dealloc};
 use std::hash::{DefaultHasher, Hasher};
+use std::sync::OnceLock;
 
 /// What the target of a pending copy holds: in floats a NaN, so that reading early never looks right.
 pub const POISON: u8 = 0xff;
@@ -88,6 +89,20 @@ fn transfer(mut local: libc::iovec, range: &HostRange, write: bool) -> bool {
         left -= moved as usize;
     }
     true
+}
+
+/// Whether the calling thread holds the interpreter of the Python that this process is, if it is one.
+pub fn holds_interpreter() -> bool {
+    static CHECK: OnceLock<Option<unsafe extern "C" fn() -> i32>> = OnceLock::new();
+    // SAFETY: a name is looked up among those that the process has loaded; the function of this name takes nothing and
+    // answers a flag, from any thread.
+    unsafe {
+        let check = CHECK.get_or_init(|| {
+            let found = libc::dlsym(libc::RTLD_DEFAULT, c"PyGILState_Check".as_ptr());
+            (!found.is_null()).then(|| std::mem::transmute::<*mut libc::c_void, unsafe extern "C" fn() -> i32>(found))
+        });
+        check.is_some_and(|check| check() == 1)
+    }
 }
 
 /// A digest to notice that memory changed.

@@ -3,7 +3,7 @@
 use super::clock::{StreamId, VectorClock};
 use super::code::Code;
 use super::schedule::Work;
-use super::{Driver, Result};
+use super::{Driver, Handle, Result};
 use crate::memory::{Allocation, Fault};
 use crate::report::Kind;
 use std::collections::HashSet;
@@ -54,6 +54,7 @@ impl Driver {
     fn give_back(&mut self, base: u64) -> Option<Arc<Allocation>> {
         let allocation = self.space.free(base)?;
         self.allocations.remove(&base);
+        self.give_to_pool(base);
         let used = &mut self.devices[allocation.device].used;
         *used = used.saturating_sub(allocation.size);
         Some(allocation)
@@ -72,14 +73,22 @@ impl Driver {
     }
 
     /// `cuMemAllocAsync`.
-    pub fn allocate_ordered(&mut self, size: u64, stream: StreamId) -> Result<u64> {
+    pub fn allocate_ordered(&mut self, size: u64, pool: Option<Handle>, stream: StreamId) -> Result<u64> {
         let device = self.current_device()?;
         if !self.settings.pools {
             return Err(Code::NOT_SUPPORTED);
         }
         let base = self.take(size, device, Origin::Ordered { birth: None, freed: false })?;
+        let pool = match pool {
+            Some(pool) => pool,
+            None => self.default_pool(device as i32)?,
+        };
+        self.take_from_pool(pool, base, size);
+        let is_captured = self.capture_status(stream) != 0;
         let number = self.enqueue(stream, Work::Allocate, format!("cuMemAllocAsync of {size} bytes"))?;
-        self.allocations.insert(base, Origin::Ordered { birth: Some((stream, number)), freed: false });
+        // Memory of a graph is there before the graph is launched.
+        let birth = (!is_captured).then_some((stream, number));
+        self.allocations.insert(base, Origin::Ordered { birth, freed: false });
         Ok(base)
     }
 
@@ -103,6 +112,10 @@ impl Driver {
     pub fn free_ordered(&mut self, base: u64, stream: StreamId) -> Result<()> {
         match self.allocations.get(&base).copied() {
             Some(Origin::Ordered { birth, freed: false }) => {
+                if self.capture_status(stream) != 0 {
+                    // The graph frees and allocates it in every launch: it stays the graph's.
+                    return self.enqueue(stream, Work::Allocate, format!("cuMemFreeAsync of {base:#x}")).map(|_| ());
+                }
                 self.allocations.insert(base, Origin::Ordered { birth, freed: true });
                 self.enqueue(stream, Work::Free { base }, format!("cuMemFreeAsync of {base:#x}"))?;
                 Ok(())

@@ -1,5 +1,6 @@
 //! The state behind the driver's symbols: devices, contexts, streams, memory, modules.
 
+pub mod capture;
 pub mod clock;
 pub mod code;
 mod execute;
@@ -7,6 +8,7 @@ mod host;
 mod memory;
 mod modules;
 mod objects;
+pub mod pools;
 mod schedule;
 pub mod settings;
 
@@ -34,6 +36,19 @@ pub type Handle = usize;
 /// Outcome of a driver call.
 pub type Result<T> = std::result::Result<T, Code>;
 
+/// Calls in which a GPU's driver waits for the device, or compiles.
+const WAITING: [&str; 9] = [
+    "cuCtxSynchronize",
+    "cuEventSynchronize",
+    "cuMemAlloc_v2",
+    "cuMemFree_v2",
+    "cuMemcpyDtoH_v2",
+    "cuMemcpyHtoD_v2",
+    "cuModuleLoadData",
+    "cuModuleLoadDataEx",
+    "cuStreamSynchronize",
+];
+
 /// The whole driver.
 pub struct Driver {
     /// What the emulator was told.
@@ -44,6 +59,7 @@ pub struct Driver {
     pub initialised: bool,
     calls: HashMap<&'static str, u64>,
     total_calls: u64,
+    held: u64,
     pub(crate) devices: Vec<Device>,
     pub(crate) contexts: BTreeMap<Handle, Context>,
     pub(crate) streams: BTreeMap<StreamId, Stream>,
@@ -51,6 +67,11 @@ pub struct Driver {
     pub(crate) modules: BTreeMap<Handle, Module>,
     pub(crate) functions: BTreeMap<Handle, Function>,
     pub(crate) pools: BTreeMap<Handle, usize>,
+    pub(crate) keeping: BTreeMap<Handle, pools::Keeping>,
+    pool_of: HashMap<u64, (Handle, u64)>,
+    maps: u64,
+    captures: BTreeMap<StreamId, capture::Capture>,
+    pub(crate) graphs: BTreeMap<Handle, capture::Graph>,
     next_handle: Handle,
     space: AddressSpace,
     allocations: BTreeMap<u64, memory::Origin>,
@@ -104,7 +125,7 @@ impl Driver {
         }
         (self.settings, self.overrides) = (settings, overrides);
         if matches!(name, "FAIL" | "LOST_AT") {
-            self.total_calls = 0;
+            (self.total_calls, self.held) = (0, 0);
             self.calls.clear();
         }
         Ok(())
@@ -119,6 +140,7 @@ impl Driver {
             initialised: false,
             calls: HashMap::new(),
             total_calls: 0,
+            held: 0,
             devices,
             contexts: BTreeMap::new(),
             streams: BTreeMap::new(),
@@ -126,6 +148,11 @@ impl Driver {
             modules: BTreeMap::new(),
             functions: BTreeMap::new(),
             pools: BTreeMap::new(),
+            keeping: BTreeMap::new(),
+            pool_of: HashMap::new(),
+            maps: 0,
+            captures: BTreeMap::new(),
+            graphs: BTreeMap::new(),
             next_handle: 0x1000,
             space: AddressSpace::default(),
             allocations: BTreeMap::new(),
@@ -160,6 +187,9 @@ impl Driver {
     /// Counts a call and decides whether it fails before it starts.
     pub fn begin_call(&mut self, name: &'static str) -> Result<()> {
         self.total_calls += 1;
+        if WAITING.contains(&name) && host::holds_interpreter() {
+            self.held += 1;
+        }
         let count = self.calls.entry(name).or_default();
         *count += 1;
         let count = *count;
@@ -173,8 +203,18 @@ impl Driver {
         match self.settings.failures.iter().find(|failure| plain(&failure.function) == wanted && failure.call == count)
         {
             Some(failure) => Err(failure.code),
-            None => Ok(()),
+            None => self.check_capture(name),
         }
+    }
+
+    /// Each function with its calls so far, a line each; `held` counts those that wait for the device or compile
+    /// while the caller keeps Python's other threads from running,
+    /// and `maps` the allocations for which a pool had to ask the system.
+    pub fn call_counts(&self) -> String {
+        let mut lines: Vec<String> = self.calls.iter().map(|(name, count)| format!("{name} {count}\n")).collect();
+        lines.sort_unstable();
+        lines.push(format!("held {}\nmaps {}\n", self.held, self.maps));
+        lines.concat()
     }
 
     /// Calls of all functions so far.

@@ -16,6 +16,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 /// Bytes that a copy brings to the device.
+#[derive(Clone)]
 pub enum Source {
     /// Taken when the copy was queued, as a driver stages pageable memory.
     Staged(Vec<u8>),
@@ -31,6 +32,7 @@ impl Source {
 }
 
 /// One queued operation.
+#[derive(Clone)]
 #[allow(missing_docs, reason = "the fields say what they are")]
 pub enum Work {
     /// A copy from the host.
@@ -84,6 +86,7 @@ impl Driver {
             Some(found) => (found.context, found.blocking),
             None => return Err(Code::INVALID_HANDLE),
         };
+        let Some((work, label)) = self.captured(stream, work, label)? else { return Ok(0) };
         let mut clock = self.host.clone();
         let legacy = self.legacy_stream(context);
         if legacy == Some(stream) {
@@ -141,10 +144,12 @@ impl Driver {
 
     /// The host waits for everything on a stream.
     pub fn synchronise_stream(&mut self, stream: StreamId) -> Result<()> {
+        self.refuse_waiting(stream)?;
         let Some(found) = self.streams.get(&stream) else { return Err(Code::INVALID_HANDLE) };
         let (issued, clock, context) = (found.issued, found.clock.clone(), found.context);
         self.run_until(stream, issued);
         self.host.join(&clock);
+        self.trim_pools();
         self.forget_settled();
         self.context_error(context)
     }
@@ -190,6 +195,7 @@ impl Driver {
         if let Some((stream, number, clock)) = event.recorded.clone() {
             self.run_until(stream, number);
             self.host.join(&clock);
+            self.trim_pools();
             self.forget_settled();
         }
         self.context_error(context)

@@ -26,6 +26,28 @@ impl<T> Out<T> {
         }
     }
 
+    /// What the caller has put there.
+    pub fn read(&self) -> Result<T>
+    where
+        T: Copy,
+    {
+        if self.0.is_null() {
+            return Err(Code::INVALID_VALUE);
+        }
+        // SAFETY: where the driver API says that a pointer is read, it is valid for one value of its type; null was
+        // excluded, and alignment is not assumed.
+        Ok(unsafe { self.0.read_unaligned() })
+    }
+
+    /// Takes what the caller has put there and stores what `exchange` makes of it.
+    pub fn exchange(self, exchange: impl FnOnce(T) -> T) -> Result<()>
+    where
+        T: Copy,
+    {
+        let given = self.read()?;
+        self.set(exchange(given))
+    }
+
     /// Stores several values.
     pub fn set_all(self, values: &[T]) -> Result<()>
     where

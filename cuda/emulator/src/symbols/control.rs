@@ -90,6 +90,16 @@ pub unsafe extern "C" fn firelu_emulator_replace(kernel: Text, text: Text) -> i3
     }
 }
 
+/// Driver calls so far by function, a name and a number on each line; the line `held` counts those calls that wait for
+/// the device, or compile, while the calling thread holds Python's interpreter.
+///
+/// # Safety
+/// `buffer` is null or valid for `size` bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn firelu_emulator_call_counts(buffer: *mut u8, size: usize) -> usize {
+    answer(&lock().call_counts(), buffer, size)
+}
+
 /// Driver calls so far.
 #[unsafe(no_mangle)]
 pub extern "C" fn firelu_emulator_calls() -> u64 {

@@ -1,7 +1,7 @@
 //! `cuGetProcAddress`: functions by name.
 
 use super::arguments::{Out, Text};
-use super::{context, copy, device, error, event, functions, launch, memory, module, stream, unsupported};
+use super::{context, copy, device, error, event, functions, graph, launch, memory, module, stream, unsupported};
 use crate::driver::code::Code;
 
 /// A function by its plain name: the newest version of it, as the driver answers.
@@ -12,6 +12,7 @@ fn find(name: &str) -> Option<*const ()> {
         device::TABLE,
         error::TABLE,
         event::TABLE,
+        graph::TABLE,
         launch::TABLE,
         memory::TABLE,
         module::TABLE,

@@ -2,6 +2,7 @@
 
 use super::arguments::{Host, Out};
 use super::functions;
+use crate::driver::pools::RELEASE_THRESHOLD;
 use crate::driver::{Driver, Handle, HostRange, Result, code::Code};
 use std::ffi::c_void;
 
@@ -59,7 +60,7 @@ functions! {
     /// Allocates memory in the order of a stream.
     fn cuMemAllocAsync(pointer: Out<u64>, bytes: usize, stream: Handle) |driver| {
         let stream = driver.stream(stream)?;
-        let base = driver.allocate_ordered(bytes as u64, stream)?;
+        let base = driver.allocate_ordered(bytes as u64, None, stream)?;
         pointer.set(base)
     }
 
@@ -69,7 +70,7 @@ functions! {
             return Err(Code::INVALID_VALUE);
         }
         let stream = driver.stream(stream)?;
-        let base = driver.allocate_ordered(bytes as u64, stream)?;
+        let base = driver.allocate_ordered(bytes as u64, Some(pool), stream)?;
         pointer.set(base)
     }
 
@@ -154,9 +155,13 @@ functions! {
         driver.pools.get(&pool).map(|_| ()).ok_or(Code::INVALID_VALUE)
     }
 
-    /// Settings of a pool change nothing here.
-    fn cuMemPoolSetAttribute(pool: Handle, _number: i32, _value: *const c_void) |driver| {
-        driver.pools.get(&pool).map(|_| ()).ok_or(Code::INVALID_VALUE)
+    /// What a pool keeps; its other settings change nothing here.
+    fn cuMemPoolSetAttribute(pool: Handle, number: i32, value: Out<u64>) |driver| {
+        driver.pools.get(&pool).ok_or(Code::INVALID_VALUE)?;
+        if number == RELEASE_THRESHOLD {
+            driver.keeping.entry(pool).or_default().threshold = value.read()?;
+        }
+        Ok(())
     }
 
     /// An attribute of a pool: memory in use, or zero.
@@ -165,7 +170,7 @@ functions! {
         match number {
             1..=3 => value.narrow().set(1),
             5..=8 => value.set(driver.devices[device].used),
-            4 => value.set(0),
+            RELEASE_THRESHOLD => value.set(driver.keeping.get(&pool).map_or(0, |keeping| keeping.threshold)),
             _ => Err(Code::INVALID_VALUE),
         }
     }

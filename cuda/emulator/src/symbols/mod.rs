@@ -10,6 +10,7 @@ mod copy;
 mod device;
 mod error;
 mod event;
+mod graph;
 mod launch;
 mod lookup;
 mod memory;

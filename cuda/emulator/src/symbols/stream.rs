@@ -75,10 +75,4 @@ functions! {
         driver.stream(stream)?;
         priority.set(0)
     }
-
-    /// Whether a stream is being captured, which never happens here.
-    fn cuStreamIsCapturing(stream: Handle, status: Out<i32>) |driver| {
-        driver.stream(stream)?;
-        status.set(0)
-    }
 }

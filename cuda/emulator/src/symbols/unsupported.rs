@@ -22,13 +22,7 @@ unsupported! {
     cuDestroyExternalMemory
     cuExternalMemoryGetMappedBuffer
     cuImportExternalMemory
-    cuGraphDestroy
-    cuGraphExecDestroy
-    cuGraphInstantiateWithFlags
-    cuGraphLaunch
     cuGraphUpload
-    cuStreamBeginCapture_v2
-    cuStreamEndCapture
     cuMemAllocManaged
     cuMemAdvise_v2
     cuMemPrefetchAsync_v2

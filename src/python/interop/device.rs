@@ -4,17 +4,38 @@ use pyo3::exceptions::PyAttributeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
-use super::errors::{self, raise};
 use crate::core::device::{Device, Stream};
 use crate::core::dtype::DType;
 use crate::core::error::{Error, Result};
 use crate::core::shape::{Shape, Strides};
 use crate::core::tensor::{Tensor, TensorType};
 use crate::graph::tape::Variable;
+use crate::python::errors::{self, raise};
 
 const ATTRIBUTE: &str = "__cuda_array_interface__";
 /// How the interface writes a device's default stream, which firelu uses.
 const LEGACY_STREAM: usize = 1;
+
+/// Device memory of another library.
+pub struct Foreign {
+    /// A tensor over the memory, which keeps its owner.
+    pub tensor: Tensor,
+    /// Whether the owner lets nobody write to it.
+    pub read_only: bool,
+    /// The stream that the owner uses it on, where that is another than firelu's.
+    pub stream: Option<Stream>,
+}
+
+impl Foreign {
+    /// Makes the owner's stream wait for what firelu has put on its own so far, so that the owner may read, overwrite or
+    /// free the memory there.
+    pub fn give_back(&self) -> Result<()> {
+        match (self.tensor.device(), self.stream) {
+            (Device::Cuda(ordinal), Some(stream)) => order(ordinal, Stream::default(), stream),
+            _ => Ok(()),
+        }
+    }
+}
 
 /// The device, if there is one.
 pub fn require(ordinal: u32) -> Result<Device> {
@@ -82,10 +103,13 @@ pub fn describe<'py>(py: Python<'py>, variable: &Variable) -> PyResult<Bound<'py
     Ok(dict)
 }
 
-/// A tensor over the memory of an object that has the interface; `None` for every other object.
-pub fn import(object: &Bound<'_, PyAny>) -> PyResult<Option<Tensor>> {
-    let Some(described) = object.getattr_opt(ATTRIBUTE)? else { return Ok(None) };
-    let described = described.cast_into::<PyDict>()?;
+/// The interface of an object; `None` where it has none.
+pub fn interface_of<'py>(object: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyDict>>> {
+    object.getattr_opt(ATTRIBUTE)?.map(|described| Ok(described.cast_into::<PyDict>()?)).transpose()
+}
+
+/// The memory of an object with this interface, ready on the stream that firelu uses.
+pub fn by_interface(object: &Bound<'_, PyAny>, described: &Bound<'_, PyDict>) -> PyResult<Foreign> {
     let py = object.py();
     let refuse = |class: &str, what: &str, got: String, takes: &str| {
         errors::new(py, class, format!("{ATTRIBUTE}: {what}: got {got}, takes {takes}"))
@@ -102,7 +126,7 @@ pub fn import(object: &Bound<'_, PyAny>) -> PyResult<Option<Tensor>> {
         _ => return Err(refuse("DTypeError", "typestr", format!("{typestr:?}"), "\"<f2\", \"<f4\" or \"<f8\"")),
     };
     let shape: Vec<usize> = entry("shape")?.extract()?;
-    let (address, _read_only): (usize, bool) = entry("data")?.extract()?;
+    let (address, read_only): (usize, bool) = entry("data")?.extract()?;
     let kind = TensorType::new(shape, dtype);
     let optional = |name: &str| described.get_item(name).map(|entry| entry.filter(|entry| !entry.is_none()));
     if optional("mask")?.is_some() {
@@ -116,7 +140,9 @@ pub fn import(object: &Bound<'_, PyAny>) -> PyResult<Option<Tensor>> {
     if stream == Some(0) {
         return Err(refuse("ArgumentError", "stream", "0".into(), "1, 2 or a stream's handle"));
     }
-    external(address as u64, kind, strides, stream, object).map(Some).map_err(raise)
+    let stream = stream.filter(|&stream| stream != LEGACY_STREAM).map(Stream);
+    let tensor = external(address as u64, kind, strides, stream, object).map_err(raise)?;
+    Ok(Foreign { tensor, read_only, stream })
 }
 
 #[cfg(feature = "cuda")]
@@ -124,20 +150,20 @@ fn external(
     address: u64,
     kind: TensorType,
     strides: Strides,
-    stream: Option<usize>,
+    stream: Option<Stream>,
     owner: &Bound<'_, PyAny>,
 ) -> Result<Tensor> {
     use crate::devices::cuda::external;
     // Nothing points to a tensor without elements.
     let ordinal = if kind.shape.contains(&0) { 0 } else { external::device_of(address)? };
-    if let Some(stream) = stream.filter(|&stream| stream != LEGACY_STREAM) {
-        order(ordinal, Stream(stream), Stream::default())?;
+    if let Some(stream) = stream {
+        order(ordinal, stream, Stream::default())?;
     }
     // SAFETY: the interface's producer promises that the memory holds these elements while the object lives.
     unsafe { external::tensor(ordinal, address, kind, strides, Box::new(owner.clone().unbind())) }
 }
 
 #[cfg(not(feature = "cuda"))]
-fn external(_: u64, _: TensorType, _: Strides, _: Option<usize>, _: &Bound<'_, PyAny>) -> Result<Tensor> {
+fn external(_: u64, _: TensorType, _: Strides, _: Option<Stream>, _: &Bound<'_, PyAny>) -> Result<Tensor> {
     Err(no_cuda(0))
 }

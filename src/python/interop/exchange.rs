@@ -7,7 +7,7 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::PyType;
 
-use super::interop::{self, DLTensor, VERSION};
+use super::dlpack::{self, DLTensor, VERSION};
 use crate::core::device::Device;
 use crate::core::tensor::{Parts, TensorType};
 
@@ -59,7 +59,7 @@ impl Exchange {
         if !described.is_cpu_memory() {
             return None;
         }
-        let (TensorType { shape, dtype }, strides, pointer, _) = interop::read(&described).ok()?;
+        let (TensorType { shape, dtype }, strides, pointer, _) = dlpack::read(&described).ok()?;
         Some(Parts { pointer, kind: TensorType { shape, dtype }, strides, device: Device::Cpu })
     }
 }

@@ -1,0 +1,59 @@
+"""Operators on a stream that is being captured, as torch's CUDA graphs do: also where a kernel is used for the first time."""
+
+import ctypes
+import os
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+pytestmark = pytest.mark.skipif(os.environ.get("FIRELU_TEST_GPU") == "1", reason="runs on the emulated driver alone")
+EMULATED = pathlib.Path(__file__).parents[2] / "target" / "emulator"
+
+
+def test_the_rules_of_the_emulator(queue):
+    graph, memory, mode = ctypes.c_void_p(), ctypes.c_uint64(), ctypes.c_int(2)
+    queue.call("cuStreamBeginCapture_v2", queue.handle, 0)
+    assert queue.driver.cuMemAlloc_v2(ctypes.byref(memory), ctypes.c_size_t(16)) == 900
+    assert queue.driver.cuStreamEndCapture(queue.handle, ctypes.byref(graph)) == 901
+    queue.call("cuStreamBeginCapture_v2", queue.handle, 0)
+    queue.call("cuThreadExchangeStreamCaptureMode", ctypes.byref(mode))
+    assert mode.value == 0
+    queue.call("cuMemAlloc_v2", ctypes.byref(memory), ctypes.c_size_t(16))
+    queue.call("cuThreadExchangeStreamCaptureMode", ctypes.byref(mode))
+    queue.fill(memory.value, 7, 16)
+    queue.call("cuStreamEndCapture", queue.handle, ctypes.byref(graph))
+    executable = ctypes.c_void_p()
+    queue.call("cuGraphInstantiateWithFlags", ctypes.byref(executable), graph, ctypes.c_uint64(0))
+    queue.call("cuGraphLaunch", executable, queue.handle)
+    queue.wait()
+    found = (ctypes.c_uint8 * 16)()
+    queue.call("cuMemcpyDtoH_v2", found, memory, ctypes.c_size_t(16))
+    assert bytes(found) == bytes([7] * 16)
+    queue.call("cuGraphDestroy", graph)
+    queue.call("cuGraphExecDestroy", executable)
+    queue.call("cuMemFree_v2", memory)
+
+
+FIRST = """
+import ctypes
+import firelu, numpy as np
+x = firelu.Tensor(np.linspace(-1, 1, 64), dtype="float32", device="cuda:0")
+driver = ctypes.CDLL("libcuda.so.1")
+context, stream, graph = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_void_p()
+assert driver.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0) == 0
+assert driver.cuCtxSetCurrent(context) == 0
+assert driver.cuStreamCreate(ctypes.byref(stream), 1) == 0
+assert driver.cuStreamBeginCapture_v2(stream, 0) == 0
+# The operator runs on the default stream, its kernel is loaded now: the capture of the other stream goes on.
+y = firelu.run_operator("LeakyRelu", x, alpha=0.5)
+assert driver.cuStreamEndCapture(stream, ctypes.byref(graph)) == 0
+print(float(y.to("cpu").numpy()[0]))
+"""
+
+
+def test_a_first_use_breaks_no_capture():
+    environment = {**os.environ, "LD_LIBRARY_PATH": str(EMULATED), "FIRELU_EMULATOR_REPORT": "none"}
+    done = subprocess.run([sys.executable, "-c", FIRST], env=environment, capture_output=True, text=True, check=False)
+    assert (done.stdout, done.stderr) == ("-0.5\n", "")

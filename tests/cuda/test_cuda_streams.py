@@ -1,0 +1,123 @@
+"""Memory shared with libraries that work on a non-blocking stream, which nothing orders but what the protocols promise.
+
+The emulated driver reports every use of memory that is not ordered after the work that made it, in every test here.
+"""
+
+import ctypes
+
+import firelu
+import numpy as np
+import pytest
+
+SIZE = 4096
+
+
+class Lent:
+    """Memory of another library that is used on a stream of its own."""
+
+    def __init__(self, tensor, stream, *, read_only=False):
+        described = dict(tensor.__cuda_array_interface__)
+        self.tensor = tensor
+        self.address = described["data"][0]
+        self.__cuda_array_interface__ = {**described, "data": (self.address, read_only), "stream": stream}
+
+
+class Torchlike(Lent):
+    """As torch's tensors: the interface names no stream, and DLPack is known."""
+
+    def __init__(self, tensor, queue):
+        super().__init__(tensor, 1)
+        del self.__cuda_array_interface__["stream"]
+        self.queue, self.asked = queue, []
+
+    def __dlpack_device__(self):
+        return self.tensor.__dlpack_device__()
+
+    def __dlpack__(self, *, stream=None, **options):
+        self.asked.append(stream)
+        self.queue.wait()  # what a producer does to make the memory ready on the stream asked for
+        return self.tensor.__dlpack__(stream=-1, **options)
+
+
+def on_device(values=None):
+    values = np.linspace(-1, 1, SIZE) if values is None else values
+    return firelu.Tensor(values, dtype="float32", device="cuda:0")
+
+
+def address_of(capsule):
+    pointer = ctypes.pythonapi.PyCapsule_GetPointer
+    pointer.restype, pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+    return ctypes.cast(pointer(capsule, b"dltensor"), ctypes.POINTER(ctypes.c_uint64))[0]
+
+
+class Reader:
+    """Reads memory as its owner would, on the owner's stream. Made before the work: making it waits for the device."""
+
+    def __init__(self, queue):
+        self.queue, self.copy = queue, on_device(np.zeros(SIZE))
+
+    def read(self, address):
+        self.queue.copy(self.copy.__cuda_array_interface__["data"][0], address, 4 * SIZE)
+        self.queue.wait()
+        return np.asarray(self.copy.to("cpu"))
+
+
+@pytest.mark.parametrize("copy", [None, True])
+def test_an_exported_copy_is_ready_on_the_consumers_stream(queue, copy):
+    x, reader = on_device(), Reader(queue)
+    capsule = firelu.run_operator("LeakyRelu", x, alpha=0.5).__dlpack__(stream=queue.stream, copy=copy)
+    expected = np.linspace(-1, 1, SIZE).astype(np.float32)
+    assert np.array_equal(reader.read(address_of(capsule)), np.where(expected < 0, expected / 2, expected))
+
+
+def test_exported_memory_of_the_graph_is_a_copy_that_is_ready(queue):
+    x = firelu.Tensor(np.linspace(0, 1, SIZE), dtype="float32", device="cuda:0", requires_grad=True)
+    reader = Reader(queue)
+    capsule = firelu.nn.functional.leaky_relu(x, 0.5).__dlpack__(stream=queue.stream)
+    assert np.array_equal(reader.read(address_of(capsule)), np.linspace(0, 1, SIZE).astype(np.float32))
+
+
+def test_an_output_is_ready_on_its_owners_stream(queue):
+    x, reader = on_device(), Reader(queue)
+    lent = Lent(on_device(np.zeros(SIZE)), queue.stream)
+    assert firelu.run_operator("LeakyRelu", x, alpha=1.0, out=lent) is lent
+    assert np.array_equal(reader.read(lent.address), np.linspace(-1, 1, SIZE).astype(np.float32))
+
+
+def test_an_input_may_be_overwritten_by_its_owner(queue):
+    t = on_device()
+    lent = Lent(t, queue.stream)
+    y = firelu.run_operator("LeakyRelu", lent, alpha=1.0)
+    queue.fill(lent.address, 0, 4 * SIZE)
+    queue.wait()
+    assert np.array_equal(np.asarray(y.to("cpu")), np.linspace(-1, 1, SIZE).astype(np.float32))
+
+
+def test_a_copy_is_made_before_its_owner_overwrites(queue):
+    t = on_device()
+    lent = Lent(t, queue.stream)
+    copied = firelu.Tensor(lent)
+    queue.fill(lent.address, 0, 4 * SIZE)
+    queue.wait()
+    assert np.array_equal(np.asarray(copied.to("cpu")), np.linspace(-1, 1, SIZE).astype(np.float32))
+
+
+def test_an_interface_without_a_stream_is_asked_by_dlpack(queue):
+    t = on_device()
+    foreign = Torchlike(t, queue)
+    queue.fill(foreign.address, 0, 4 * SIZE)
+    y = firelu.run_operator("LeakyRelu", foreign)
+    assert foreign.asked == [1]
+    assert not np.asarray(y.to("cpu")).any()
+    queue.fill(foreign.address, 1, 4 * SIZE)
+    assert np.asarray(firelu.Tensor(foreign).to("cpu")).all()
+    assert foreign.asked == [1, 1]
+
+
+def test_read_only_memory_is_not_written(queue):
+    t = on_device()
+    with pytest.raises(firelu.ArgumentError, match=r"LeakyRelu: out: got memory that its owner marks as read-only"):
+        firelu.run_operator("LeakyRelu", on_device(), alpha=0.5, out=Lent(t, 1, read_only=True))
+    assert np.array_equal(np.asarray(t.to("cpu")), np.linspace(-1, 1, SIZE).astype(np.float32))
+    lent = Lent(t, 1, read_only=True)
+    assert firelu.run_operator("LeakyRelu", lent).shape == (SIZE,)  # as an input it is welcome
