@@ -87,7 +87,7 @@ def _advice(projects: dict[str, str], *, lent: bool) -> list[str]:
         return []
     return [
         f"{', '.join(uses)}: the torchvision installed here has no {FUNCTIONAL_TENSOR}, which basicsr imports: "
-        "use firelu.compat.install(torchvision=True), or python -m firelu.compat --torchvision."
+        "use firelu.compat.install(torchvision=True), or python -m firelu.compat."
     ]
 
 
