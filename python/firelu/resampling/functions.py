@@ -147,7 +147,8 @@ def as_array(operator: str, x: Any) -> Array:
     """Give x as an array of a type that is taken, or refuse it."""
     package = type(x).__module__.partition(".")[0]
     if package in ("torch", "dask"):
-        raise DTypeError(f"{operator}: x: got a {package} array, takes a numpy array; firelu.{package} takes it")
+        use = f"firelu.{package}.{'pyramid' if (operator, package) == ('pyramid', 'dask') else 'resample'}"
+        raise DTypeError(f"{operator}: x: got a {package} array, takes a numpy array: use {use}")
     try:
         array = np.asarray(x)
     except ValueError as error:
