@@ -57,11 +57,23 @@ def navigation(index: str) -> str:
     return "\n\n".join(trees)
 
 
+def plain_types(annotations: dict[str, str]) -> dict[str, str]:
+    """Give the types of a function as a reader knows them. `Any` says nothing: the text names what is accepted."""
+    named = {name: re.sub(r"TypeAliasForwardRef\('(\w+)'\)", r"\1", kind) for name, kind in annotations.items()}
+    return {name: kind for name, kind in named.items() if not re.search(r"\bAny\b", kind)}
+
+
 def setup(app):
-    """Append the navigation to the first page as Sphinx reads it."""
+    """Append the navigation to the first page as Sphinx reads it, and write types plainly."""
 
     def read(app, page, source):
         if page == "index":
             source[0] += f"\n{navigation(source[0])}\n"
 
+    def describe(app, domain, kind, content):
+        known = app.env.current_document.autodoc_annotations
+        for name, annotations in known.items():
+            known[name] = plain_types(annotations)
+
     app.connect("source-read", read)
+    app.connect("object-description-transform", describe, priority=400)  # before autodoc writes the types

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import struct
+import wave
 import zlib
 
 import numpy as np
@@ -15,6 +16,7 @@ pytest.importorskip("PIL")
 
 from firelu import demo
 from firelu.cli import main
+from firelu.demo import page as page_module
 from firelu.demo import pictures
 from PIL import Image
 
@@ -58,6 +60,35 @@ def test_a_filter_removes_aliases_and_images(page):
     assert blurred < nearest - 10
 
 
+def test_filters_around_an_activation_remove_its_aliases(page):
+    title = "Activations without aliases (StyleGAN3)"
+    plain, filtered = finding(page, title, r"alias of a wave: ([-+.\d]+) dB .* ([-+.\d]+) dB when filtered")
+    assert plain > -32
+    assert filtered < plain - 10
+    plain, filtered = finding(page, title, r"error ([-+.\d]+) dB with leaky ReLU, ([-+.\d]+) dB with filtered")
+    assert filtered < plain - 12
+
+
+def test_the_sounds_are_sounds(page):
+    plain, filtered = finding(
+        page, "Sound without aliases (vocoders)", r"([-+.\d]+) dB with snake, ([-+.\d]+) dB with filtered"
+    )
+    assert filtered < plain - 30
+    sounds = [sound.path for section in page.sections for sound in section.sounds]
+    text = page.path.read_text(encoding="utf-8")
+    assert re.findall(r'<audio controls preload="none" src="([^"]+)"', text) == [path.name for path in sounds]
+    for path in sounds:
+        with wave.open(str(path)) as file:
+            assert (file.getnchannels(), file.getsampwidth(), file.getframerate()) == (1, 2, 24_000)
+            samples = np.frombuffer(file.readframes(file.getnframes()), "<i2")
+        assert len(samples) == 48_000
+        assert 0.85 * 32767 < np.abs(samples).max() < 0.95 * 32767
+
+
+def test_code_in_prose_is_marked():
+    assert page_module._prose("`a < b` and c") == "<code>a &lt; b</code> and c"
+
+
 def test_the_blur_is_recovered(page):
     (error,) = finding(page, "A blur, recovered", r"within ([.\d]+) %")
     assert error < 10
@@ -79,7 +110,7 @@ def test_a_picture_of_the_user(tmp_path, capsys, monkeypatch):
     Image.fromarray(rng.integers(0, 255, (130, 171, 3), dtype=np.uint8)).save(tmp_path / "mine.png")
     assert main(["demo", "-o", str(tmp_path / "out"), "--image", str(tmp_path / "mine.png")]) == 0
     text = capsys.readouterr().out
-    assert "[1/6]" in text
+    assert "[1/8]" in text
     assert str(tmp_path / "out" / "index.html") in text
     assert "mine.png" in (tmp_path / "out" / "index.html").read_text(encoding="utf-8")
     with Image.open(tmp_path / "out" / "original.png") as original:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import json
 import re
@@ -10,6 +11,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import firelu
 import pytest
 from firelu.bench.summary import factors, times
 
@@ -182,6 +184,39 @@ def test_the_readme_quotes_figures_that_were_measured():
     assert f"| time on a CPU: upfirdn2d | **1** | – | {ranges[0]} (the fastest formula) | {ranges[1]} |" in readme
     words = [f"{times(measured[name]).partition(' (')[0]} than {name}" for name in ("torch", "scipy")]
     assert ", ".join(words) in " ".join(readme.split())
+
+
+def test_the_drop_in_page_has_the_figures_that_were_measured():
+    writer = runpy.run_path(str(ROOT / "docs" / "write_dropin.py"))
+    text = writer["PAGE"].read_text(encoding="utf-8")
+    assert writer["table"](writer["results"]()) in text
+    assert writer["page"](text, writer["results"]()) == text
+
+
+WIDEST = {"pages": 112, "docstrings": 106}  # columns that fit the site's column on a screen of 1280 pixels
+
+
+@pytest.mark.parametrize("page", PAGES, ids=ids(PAGES))
+def test_code_fits_the_column(page):
+    wide = [line for _, text in blocks(page, "python") for line in text.splitlines() if len(line) > WIDEST["pages"]]
+    assert not wide
+
+
+def test_examples_of_docstrings_fit_the_column():
+    sources = [path.read_text(encoding="utf-8") for path in (ROOT / "python" / "firelu").rglob("*.py")]
+    examples = [line.strip() for text in sources for line in re.findall(r"^ *(?:>>>|\.\.\.) .*$", text, re.MULTILINE)]
+    assert len(examples) > 100
+    assert not [line for line in examples if len(line) > WIDEST["docstrings"]]
+
+
+def test_every_public_name_is_in_the_reference():
+    """Whole modules by `automodule`, single names by `autofunction` and `autoclass`."""
+    text = "".join(page.read_text(encoding="utf-8") for page in (ROOT / "docs").glob("reference*.md"))
+    single = set(re.findall(r"auto(?:function|class):: (?:firelu\.)?(\w+)$", text, re.MULTILINE))
+    modules = [importlib.import_module(name) for name in re.findall(r"automodule:: ([\w.]+)$", text, re.MULTILINE)]
+    listed = single.union(*(vars(module) for module in modules))
+    values = {"Argument", "Input", "Output"}  # parts of OpSchema, described there
+    assert sorted(set(firelu.__all__) - listed - values - {"__version__", "kernels", "nn"}) == []
 
 
 def test_the_performance_page_is_what_its_figures_give():

@@ -41,6 +41,11 @@ class TestOtherLibraries:
             (lambda: firelu.fused_leaky_relu(x), "firelu.torch.fused_leaky_relu"),
             (lambda: firelu.upfirdn2d(x, np.ones((2, 2))), "firelu.torch.upfirdn2d"),
             (lambda: firelu.upsample2d(x, np.ones((2, 2)), 2), "firelu.torch.upfirdn2d"),
+            (lambda: firelu.bias_act(x), "firelu.torch.bias_act"),
+            (lambda: firelu.filtered_act(x), "firelu.torch.filtered_lrelu"),
+            (lambda: firelu.snake(x, np.ones(1)), "firelu.torch.filtered_lrelu, filtered_snake or snake"),
+            (lambda: firelu.upfirdn1d(x, np.ones(2)), "firelu.torch.upfirdn1d"),
+            (lambda: firelu.upfirdn1d(np.ones(4), torch.ones(2)), "firelu.torch.upfirdn1d"),
             (lambda: firelu.run_operator("Sum", x), "firelu.torch.register('Sum')"),
             (lambda: firelu.leaky_relu(torch.nn.Parameter(x)), "firelu.torch.leaky_relu"),
         ]:
@@ -48,7 +53,8 @@ class TestOtherLibraries:
                 call()
             assert f"use {name}" in str(refused.value)
         firelu_torch = pytest.importorskip("firelu.torch")
-        assert {"leaky_relu", "fused_leaky_relu", "upfirdn2d", "register"} <= set(dir(firelu_torch))
+        named = {"bias_act", "filtered_lrelu", "filtered_snake", "snake", "upfirdn1d"}
+        assert {"leaky_relu", "fused_leaky_relu", "upfirdn2d", "register"} | named <= set(dir(firelu_torch))
 
     def test_what_is_copied_on_purpose_is_accepted(self):
         torch = pytest.importorskip("torch")

@@ -83,7 +83,8 @@ def bias_act_gradient(
         ``(dx, dbias)``: x's shape, and (C,), the sum of dx over all axes but ``axis``.
 
     >>> import numpy, firelu
-    >>> firelu.bias_act_gradient(numpy.array([[-3.0, 1.0]]), numpy.ones((1, 2)), None, "lrelu", alpha=0.5, gain=2.0)
+    >>> x, dy = numpy.array([[-3.0, 1.0]]), numpy.ones((1, 2))
+    >>> firelu.bias_act_gradient(x, dy, None, "lrelu", alpha=0.5, gain=2.0)
     (array([[1., 2.]]), array([1., 2.]))
     """
     arguments = (act, _ALPHA if alpha is None else alpha, gain, clamp, axis)

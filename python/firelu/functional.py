@@ -253,7 +253,7 @@ def upfirdn2d(
     """Upsample, pad, filter, downsample: insert zeros, pad or crop, convolve, keep every ``down``-th sample.
 
     Infinities and NaNs in x reach the samples whose window holds them, no others. A tap that is not finite may also
-    give NaN where it meets the padding, as in a convolution over a padded picture.
+    give NaN where it meets the padding, as in a convolution over a padded image.
 
     Args:
         x: (..., H, W).

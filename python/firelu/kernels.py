@@ -44,7 +44,7 @@ def by_name(name: str, factor: int | Fraction) -> np.ndarray[Any, Any]:
 
     Args:
         name: which kernel; "lanczos" takes any number of lobes.
-        factor: how many times larger the picture becomes; smaller for a fraction below one. Taps for a whole factor
+        factor: how many times larger the image becomes; smaller for a fraction below one. Taps for a whole factor
             also shrink by it.
 
     Returns:
@@ -137,7 +137,7 @@ def make_kernel(taps: Any, *, normalize: bool = True, gain: float = 1.0) -> np.n
 
     Args:
         taps: (K,) or (KH, KW) numbers.
-        normalize: divide by the sum, so that a constant picture keeps its brightness.
+        normalize: divide by the sum, so that a constant image keeps its brightness.
         gain: what the kernel is then multiplied by (``factor**2`` makes up for inserted zeros).
 
     Returns:
@@ -175,7 +175,7 @@ def _taps(kernel: Any) -> tuple[int, int]:
 
 
 def _centred(taps: tuple[int, int], factors: tuple[int, int], lead: int) -> tuple[int, int, int, int]:
-    """Give the padding that keeps the picture centred; ``lead`` of the factor goes before the first sample."""
+    """Give the padding that keeps the image centred; ``lead`` of the factor goes before the first sample."""
     padding: list[int] = []
     for count, factor in zip(taps, factors, strict=True):
         total = count - factor
@@ -184,7 +184,7 @@ def _centred(taps: tuple[int, int], factors: tuple[int, int], lead: int) -> tupl
 
 
 def _check_picture(operator: str, x: Any) -> None:
-    """Refuse a picture with its colours last, of which rows and columns would not be what is resampled."""
+    """Refuse an image with its colours last, of which rows and columns would not be what is resampled."""
     shape = np.shape(x)
     if len(shape) == 3 and shape[2] in (3, 4) and min(shape[:2]) > 4:
         raise ShapeError(
@@ -203,7 +203,7 @@ def _check_sum(operator: str, kernel: Any) -> None:
     total = float(taps.sum()) ** (2 if taps.ndim == 1 else 1)
     if abs(total - 1) > 1e-3:
         raise ArgumentError(
-            f"{operator}: kernel: got a list that makes the picture {total:.6g} times as bright, takes taps that sum "
+            f"{operator}: kernel: got a list that makes the image {total:.6g} times as bright, takes taps that sum "
             f"to 1: pass firelu.make_kernel({kernel!r}), or an array where that is meant"
         )
 
@@ -228,7 +228,7 @@ def _check_phases(operator: str, kernel: Any, factors: tuple[int, int]) -> None:
     factor = max(factors)
     raise ArgumentError(
         f"{operator}: kernel: got {taps.shape[0]} x {taps.shape[1]} taps, which cannot enlarge by {factor}: {wrong}, a "
-        f"grid over the picture; takes taps whose phases sum alike, such as firelu.kernels.lanczos({factor}); "
+        f"grid over the image; takes taps whose phases sum alike, such as firelu.kernels.lanczos({factor}); "
         "upfirdn2d takes any"
     )
 
@@ -250,7 +250,7 @@ def filter2d(
     border: str = "constant",
     out: Any = None,
 ) -> Any:
-    """Filter a picture and keep its size.
+    """Filter an image and keep its size.
 
     Args:
         x: (..., H, W).
@@ -261,7 +261,7 @@ def filter2d(
         out: an array of x's shape and dtype to write to.
 
     Returns:
-        (..., H, W) of x's dtype. With an even number of taps the picture moves by half a sample down and right.
+        (..., H, W) of x's dtype. With an even number of taps the image moves by half a sample down and right.
 
     >>> import numpy, firelu
     >>> firelu.filter2d(numpy.ones((3, 3)), firelu.make_kernel([1, 2, 1]))[1, 1]
@@ -281,12 +281,12 @@ def upsample2d(
     border: str = "constant",
     out: Any = None,
 ) -> Any:
-    """Enlarge a picture; its brightness is kept although zeros are inserted.
+    """Enlarge an image; its brightness is kept although zeros are inserted.
 
     Args:
         x: (..., H, W).
         kernel: (KH, KW), or (K,) for the outer product with itself; normalised (`make_kernel`, `firelu.kernels`), and
-            of phases that sum alike: others would lay a grid over the picture and are refused.
+            of phases that sum alike: others would lay a grid over the image and are refused.
         factor: an int or (x, y).
         flip_kernel: correlate instead of convolving.
         gain: what the result is multiplied by, beside the product of both factors.
@@ -319,7 +319,7 @@ def downsample2d(
     border: str = "constant",
     out: Any = None,
 ) -> Any:
-    """Shrink a picture without aliasing: filter, then keep every ``factor``-th sample.
+    """Shrink an image without aliasing: filter, then keep every ``factor``-th sample.
 
     Args:
         x: (..., H, W).

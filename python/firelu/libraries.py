@@ -28,14 +28,16 @@ def refuse(operator: str, argument: str, value: Any) -> None:
 
 def _function(operator: str) -> str | None:
     """Give the name of an operator's function of numpy arrays: ``LeakyRelu`` is ``leaky_relu``."""
-    from . import functional
+    import firelu
 
-    names = {name.replace("_", ""): name for name in vars(functional) if not name.startswith("_")}
+    names = {name.replace("_", ""): name for name in firelu.__all__ if name.islower()}
     return names.get(operator.lower())
 
 
 def _torch(operator: str) -> str:
     name = _function(operator)
+    if name == "filtered_act":  # torch has one function for each kind
+        return "firelu.torch.filtered_lrelu, filtered_snake or snake, which take tensors and have their gradient"
     if name is None or name.endswith("_gradient"):
         return f"firelu.torch.register({operator!r}), which gives a function of tensors"
     return f"firelu.torch.{name}, which takes tensors and has their gradient"
@@ -45,7 +47,7 @@ def _dask(operator: str) -> str:
     name = _function(operator)
     if name is None:  # an operator of the user's own
         return f"x.map_blocks(lambda block: firelu.run_operator({operator!r}, block))"
-    if not name.startswith("upfirdn"):
+    if not name.startswith(("upfirdn", "filtered")):
         return f"x.map_blocks(firelu.{name})"
     if name == "upfirdn2d" and importlib.util.find_spec("firelu.dask") is not None:
         return "firelu.dask.upfirdn2d, which computes block by block"

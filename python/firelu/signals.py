@@ -10,6 +10,7 @@ import numpy as np
 from ._firelu import Tensor, run_operator
 from .errors import ArgumentError, ShapeError
 from .functional import _lend_shape, upfirdn2d
+from .libraries import refuse
 
 
 def upfirdn1d(
@@ -49,6 +50,7 @@ def upfirdn1d(
     arguments = (up, down, padding(pad), flip_kernel, gain, border)
     if isinstance(x, Tensor):
         return _of_tensor(x, kernel, axis, arguments, out)
+    refuse("upfirdn1d", "x", x)
     x = np.asarray(x)
     axis, taps = place(axis, x.shape), _line(kernel)
     if out is not None and not (isinstance(out, np.ndarray) and out.ndim == x.ndim):
@@ -111,6 +113,7 @@ def _described(value: Any) -> str:
 
 
 def _line(kernel: Any) -> Any:
+    refuse("upfirdn1d", "kernel", kernel)
     taps = kernel if isinstance(kernel, Tensor) else np.asarray(kernel)
     if taps.ndim != 1:
         raise ShapeError(f"upfirdn1d: kernel: got {tuple(taps.shape)}, takes (K,)")

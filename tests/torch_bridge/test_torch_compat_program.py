@@ -35,6 +35,8 @@ TORCHVISION = {
     "torchvision/transforms/functional.py": "def rgb_to_grayscale(img, num_output_channels=1):\n    return 'grey'\n",
 }
 
+ASKS = "from torchvision.transforms.functional_tensor import rgb_to_grayscale\nprint(rgb_to_grayscale(None))\n"
+
 
 @pytest.fixture
 def folder(tmp_path):
@@ -167,6 +169,17 @@ def test_the_removed_module_is_lent_where_asked_for(torchvision):
     assert "functional_tensor" not in vars(sys.modules["torchvision.transforms"])
     with pytest.raises(ModuleNotFoundError):
         functional_tensor()
+
+
+def test_a_program_meets_the_removed_module(tmp_path):
+    """Without a word from the user: basicsr imports it, and does not run otherwise."""
+    for name, text in {**TORCHVISION, "asks.py": ASKS}.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    assert run("asks.py", cwd=tmp_path).stdout == "grey\n"
+    refused = run("--no-torchvision", "asks.py", cwd=tmp_path)
+    assert refused.returncode == 1
+    assert refused.stderr.endswith("No module named 'torchvision.transforms.functional_tensor'\n")
 
 
 def test_it_can_be_asked_for_later(torchvision):

@@ -74,11 +74,11 @@ class StyledConvolution(nn.Module):
 
 
 class Generator(nn.Module):
-    """From noise to pictures.
+    """From noise to images.
 
     Args:
         operators: the two operators in question.
-        size: the pictures' edge, a power of two.
+        size: the images' edge, a power of two.
         multiplier: 2 for the paper's widths, 1 for half of them from 64 pixels on.
         narrow: a factor of all widths.
     """
@@ -141,7 +141,7 @@ class Stopwatch:
 def main(argv: Sequence[str] | None = None) -> int:
     """Time both and print the ratios; returns the exit status."""
     options = argparse.ArgumentParser(prog="python -m firelu.bench.generator", description=__doc__)
-    options.add_argument("--size", type=int, default=256, help="the pictures' edge, a power of two (256)")
+    options.add_argument("--size", type=int, default=256, help="the images' edge, a power of two (256)")
     options.add_argument("--multiplier", type=int, default=2, help="2 for the paper's widths, 1 for half (2)")
     options.add_argument("--narrow", type=float, default=1.0, help="a factor of all widths (1)")
     options.add_argument("--rounds", type=int, default=5, help="how often each is run; the fastest counts (5)")
@@ -164,7 +164,7 @@ def main(argv: Sequence[str] | None = None) -> int:
                 part[name] = min(part[name], watch.seconds)
     # Convolutions over thousands of terms: what differs is the order of sums in float32.
     torch.testing.assert_close(pictures["firelu"], pictures["plain torch"], rtol=1e-3, atol=1e-3)
-    print(f"one picture of {given.size}x{given.size}   whole network   the two operators")
+    print(f"one image of {given.size}x{given.size}   whole network   the two operators")
     for name in runs:
         print(f"{name:<24} {whole[name] * 1e3:10.1f} ms {part[name] * 1e3:16.1f} ms")
     ratios = (times["plain torch"] / times["firelu"] for times in (whole, part))

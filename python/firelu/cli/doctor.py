@@ -197,11 +197,14 @@ def _print(report: dict[str, Any], terminal: Terminal) -> None:
     terminal.heading("CUDA")
     _print_cuda(cuda, terminal)
     terminal.heading("torch")
-    terminal.pairs([(name.replace("_", " "), str(value)) for name, value in report["torch"].items()])
+    if report["torch"]["installed"]:
+        terminal.pairs([(name.replace("_", " "), str(value)) for name, value in report["torch"].items()])
+    else:
+        terminal.paragraph(report["torch"]["reason"])
     terminal.heading("Drop-in (firelu.compat)")
     for text in compat_lines(report["compat"]):
         terminal.paragraph(text)
-    terminal.heading("Operators: what would run where")
+    terminal.heading("Operators")
     _print_operators(report["operators"], terminal, level=cpu["level"], with_cuda=cuda["usable"])
     terminal.line()
     if not report["problems"]:
@@ -220,12 +223,16 @@ def _print_next(versions: dict[str, str | None], terminal: Terminal) -> None:
     ]
     if versions["torch"] is None:
         steps.append(("with torch", "pip install 'firelu[torch]', then import firelu.torch"))
-    steps.append(("read", "https://firelu.github.io/firelu/quick-start/"))
+    steps.append(("read", "https://firelu.github.io/firelu/quick-start.html"))
     terminal.heading("Next")
     terminal.pairs(steps)
 
 
 def _print_operators(operators: dict[str, Any], terminal: Terminal, *, level: str, with_cuda: bool) -> None:
+    if all(where["cpu"] and (where["cuda"] or not with_cuda) for where in operators.values()):
+        places = f"the CPU ({level})" + (" and on CUDA" if with_cuda else "")
+        terminal.paragraph(f"all {len(operators)} run on {places}; `firelu ops` lists them")
+        return
     titles, rows = [f"cpu ({level})"], {name: ["yes" if where["cpu"] else "no"] for name, where in operators.items()}
     if with_cuda:  # without a GPU each line would say no for the same reason
         titles.append("cuda")

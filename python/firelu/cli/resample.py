@@ -1,4 +1,4 @@
-"""`firelu resample`: a picture file, or an array in a file or a zarr store, made larger or smaller."""
+"""`firelu resample`: an image file, or an array in a file or a zarr store, made larger or smaller."""
 
 from __future__ import annotations
 

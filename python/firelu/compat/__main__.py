@@ -21,12 +21,15 @@ def main(argv: Sequence[str]) -> int:
     """
     parser = argparse.ArgumentParser(
         prog="python -m firelu.compat",
-        usage="%(prog)s [--torchvision] [--no-mask-linear-clamp] (script.py | -m module) [arguments ...]",
+        usage="%(prog)s [--no-torchvision] [--no-mask-linear-clamp] (script.py | -m module) [arguments ...]",
         description="Run a program with firelu.compat installed, as `python script.py` or `python -m module` would.",
     )
     parser.add_argument("-m", action="store_true", dest="as_module", help="what follows is a module, not a file")
     parser.add_argument(
-        "--torchvision", action="store_true", help="lend the module that torchvision 0.17 removed and basicsr imports"
+        "--torchvision",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="lend torchvision.transforms.functional_tensor, which basicsr imports, where torchvision has it no more",
     )
     parser.add_argument(
         "--no-mask-linear-clamp",

@@ -11,7 +11,7 @@ from .install import current, loaded_modules
 from .lending import FUNCTIONAL_TENSOR
 from .recognisers import find
 
-_PAGE = "https://firelu.github.io/firelu/compat/"
+_PAGE = "https://firelu.github.io/firelu/compat.html"
 #: Distributions that bring those extensions, or use them.
 _PROJECTS = ("basicsr", "gfpgan", "facexlib", "realesrgan", "codeformer", "mmcv", "diffusers", "transformers")
 
@@ -60,9 +60,9 @@ def lines(found: dict[str, Any]) -> list[str]:
         text.append("firelu.compat is installed and has replaced:")
         text += [f"- {change['what']} ({change['how']})" for change in found["replaced"]]
     else:
-        text.append("firelu.compat is not installed.")
-        would = ", ".join(found["found"]) or "what is imported later; nothing fitting is yet"
-        text.append(f"install() would serve: {would}.")
+        text.append("off: firelu.compat.install(), or python -m firelu.compat script.py, turns it on.")
+        would = ", ".join(found["found"]) or "projects that are imported later; none is imported yet"
+        text.append(f"It would serve {would}.")
     text += [f"Left alone: {each['what']}: {each['why']}." for each in found["left_alone"]]
     text += [f"Left to the project's own code: {each['what']}: {each['why']}." for each in found["fallbacks"]]
     if found["projects"]:
@@ -87,7 +87,7 @@ def _advice(projects: dict[str, str], *, lent: bool) -> list[str]:
         return []
     return [
         f"{', '.join(uses)}: the torchvision installed here has no {FUNCTIONAL_TENSOR}, which basicsr imports: "
-        "use firelu.compat.install(torchvision=True), or python -m firelu.compat --torchvision."
+        "use firelu.compat.install(torchvision=True), or python -m firelu.compat."
     ]
 
 

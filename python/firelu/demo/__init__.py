@@ -8,13 +8,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from . import deblurring, downsampling, operators, sampling, timing, upsampling
+from . import activation, audio, deblurring, downsampling, operators, sampling, timing, upsampling
 from .page import Page
 from .pictures import Pictures
 
 _SECTIONS = (
     ("making an image smaller", downsampling.section),
     ("making an image larger", upsampling.section),
+    ("moving an image through a network", activation.section),
+    ("filtering sound", audio.section),
     ("timing", timing.section),
     ("recovering a blur kernel", deblurring.section),
     ("sampling a toy diffusion", sampling.section),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 
 import firelu
@@ -50,7 +51,7 @@ def section(pictures: Pictures) -> Section:
     table = [["kernel", "alias, relative to the signal", "signal that is kept"]]
     gallery = [pictures.save("original", source, f"original, {source.shape[3]} x {source.shape[2]}")]
     ways = _ways()
-    plot, axes = plt.subplots(3, len(ways), figsize=(3 * len(ways), 8.2), layout="constrained")
+    plot, axes = plt.subplots(3, len(ways), figsize=(3 * len(ways), 7.4), layout="compressed", height_ratios=[5, 5, 4])
     for column, (name, down) in zip(axes.T, ways.items(), strict=True):
         result, kept = down(source), down(low)
         alias = result - kept
@@ -79,7 +80,10 @@ def section(pictures: Pictures) -> Section:
         [finding],
         table=table,
         gallery=gallery,
-        hero=[gallery[1], gallery[3]],
+        hero=[
+            replace(gallery[1], caption="every second pixel: false stripes"),
+            replace(gallery[3], caption="firelu: what is too fine becomes its mean"),
+        ],
         summary=f"Half the size: the false pattern (alias) of nearest neighbour is at {table[1][1]} relative to the "
         f"image, that of firelu with [1, 3, 3, 1] at {table[3][1]}.",
     )

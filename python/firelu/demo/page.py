@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+import re
 from dataclasses import dataclass, field
 from html import escape
 from pathlib import Path
@@ -14,6 +15,14 @@ import firelu
 @dataclass
 class Figure:
     """An image of the page: its file beside the page, and what it shows."""
+
+    path: Path
+    caption: str
+
+
+@dataclass
+class Sound:
+    """A sound of the page: its file beside the page, and what it is."""
 
     path: Path
     caption: str
@@ -33,6 +42,7 @@ class Section:
     """Rows of cells, the titles first."""
     gallery: list[Figure] = field(default_factory=list)
     """Images in their own size, pixel for pixel."""
+    sounds: list[Sound] = field(default_factory=list)
     hero: list[Figure] = field(default_factory=list)
     """Of the gallery, what stands at the top of the page."""
     summary: str = ""
@@ -76,12 +86,24 @@ def _figure(figure: Figure, kind: str) -> str:
     )
 
 
+def _sound(sound: Sound) -> str:
+    name, caption = escape(sound.path.name), escape(sound.caption)
+    return f'<figure><audio controls preload="none" src="{name}"></audio><figcaption>{caption}</figcaption></figure>'
+
+
+def _prose(text: str) -> str:
+    """Give text as HTML, with what stands between backticks as code."""
+    return re.sub("`(.+?)`", r"<code>\1</code>", escape(text))
+
+
 def _section(number: int, section: Section) -> str:
     parts = [f'<section id="s{number}"><h2>{escape(section.title)}</h2>']
-    parts += [f"<p>{escape(text)}</p>" for text in section.text.strip().split("\n\n")]
+    parts += [f"<p>{_prose(text)}</p>" for text in section.text.strip().split("\n\n")]
     if section.code:
         parts.append(f"<pre>{escape(section.code)}</pre>")
     parts += [_figure(figure, "wide") for figure in section.figures]
+    if section.sounds:
+        parts.append(f"<div class='gallery'>{''.join(map(_sound, section.sounds))}</div>")
     if section.table:
         titles, *rows = section.table
         cells = "".join(f"<th>{escape(title)}</th>" for title in titles)
@@ -119,10 +141,13 @@ _PAGE = Template("""<!doctype html>
   .own img { image-rendering: pixelated; border-radius: 0; }
   .findings { border-left: 3px solid var(--mark); padding-left: 2rem; }
   pre { background: var(--soft); border: 1px solid var(--line); border-radius: 6px; padding: .8rem 1rem;
-        overflow-x: auto; font-size: .85rem; line-height: 1.45; }
+        white-space: pre-wrap; overflow-wrap: anywhere; font-size: .85rem; line-height: 1.45; }
+  code { background: var(--soft); border-radius: 4px; padding: .1em .3em; font-size: .9em; overflow-wrap: anywhere; }
   .scroll { overflow-x: auto; }
   table { border-collapse: collapse; font-size: .92rem; }
-  th, td { text-align: right; padding: .3rem .9rem; border-bottom: 1px solid var(--line); white-space: nowrap; }
+  th, td { text-align: right; padding: .3rem .9rem; border-bottom: 1px solid var(--line); }
+  td { white-space: nowrap; }
+  audio { display: block; max-width: 100%; }
   th:first-child, td:first-child { text-align: left; }
   summary { cursor: pointer; margin: 1rem 0; }
   a { color: var(--mark); }

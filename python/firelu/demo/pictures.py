@@ -44,7 +44,7 @@ class Pictures:
 
     def __init__(self, directory: Path, image: Path | None) -> None:
         directory.mkdir(parents=True, exist_ok=True)
-        self._directory = directory
+        self.directory = directory
         if image is None:
             self.source = "generated"
             self.fine, self.scene = _fine(), scene(SIZE)
@@ -55,13 +55,13 @@ class Pictures:
     def save(self, name: str, picture: Array, caption: str) -> Figure:
         """Write [1, 3, H, W] or [1, 1, H, W] in 0 to 1 pixel for pixel as PNG."""
         values = numpy.clip(picture[0] * 255 + 0.5, 0, 255).astype(numpy.uint8).transpose(1, 2, 0)
-        path = self._directory / f"{name}.png"
+        path = self.directory / f"{name}.png"
         Image.fromarray(values[:, :, 0] if values.shape[2] == 1 else values).save(path)
         return Figure(path, caption)
 
     def plot(self, name: str, plot: Plot, caption: str) -> Figure:
         """Write a drawing as PNG, without version and date, so that equal drawings are equal files."""
-        path = self._directory / f"{name}.png"
+        path = self.directory / f"{name}.png"
         plot.savefig(path, metadata={"Software": None}, facecolor="white")
         plt.close(plot)
         return Figure(path, caption)

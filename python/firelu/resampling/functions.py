@@ -37,7 +37,7 @@ def resample(
             computed in float32 and rounded once, half to even; integers are clipped to their range.
         up: the numerator of the factor, for all axes or one for each.
         down: the denominator.
-        axes: which axes; ``(0, 1)`` for pictures with the colours last, (H, W, 3).
+        axes: which axes; ``(0, 1)`` for images with the colours last, (H, W, 3).
         kernel: "box" (means over areas), "triangle", "cubic", "mitchell", "lanczos3" (any number of lobes) or "kaiser",
             made as wide as shrinking asks for; or 1-D taps that sum to one, on a grid of ``up`` places for each sample.
         border: what lies beyond the ends: "reflect", "symmetric", "edge", "wrap" or "constant" (zeros), as `numpy.pad`.
@@ -47,7 +47,8 @@ def resample(
         An array of x's dtype whose length along each axis is ``ceil(length * up / down)``.
 
     >>> import numpy, firelu
-    >>> firelu.resample(numpy.array([[0, 10, 20, 30]], numpy.uint8), 3, 2, axes=-1, kernel="triangle", border="edge")
+    >>> row = numpy.array([[0, 10, 20, 30]], numpy.uint8)
+    >>> firelu.resample(row, 3, 2, axes=-1, kernel="triangle", border="edge")
     array([[ 0,  5, 12, 18, 25, 30]], dtype=uint8)
     """
     x = as_array("resample", x)
@@ -69,7 +70,7 @@ def resample(
 def resize(
     image: Any, size_or_scale: Any, kernel: Any = "lanczos3", border: str = "reflect", *, layout: str = "HWC"
 ) -> Any:
-    """Give a picture another size, without aliases.
+    """Resize an image, without aliases.
 
     Args:
         image: (H, W, C) or (H, W), uint8, uint16 or float; integers are rounded and clipped.
@@ -79,7 +80,7 @@ def resize(
         layout: the meaning of the axes, such as "CHW" or "NHWC"; H and W are resized.
 
     Returns:
-        The picture of the new size, of the same dtype and layout.
+        The resized image, of the same dtype and layout.
 
     >>> import numpy, firelu
     >>> photo = numpy.full((480, 640, 3), 200, numpy.uint8)
@@ -97,7 +98,7 @@ def resize(
     before = image.shape[axes[0]], image.shape[axes[1]]
     after = _size(size_or_scale, before)
     if 0 in before:
-        raise ShapeError(f"resize: image: got {image.shape}, takes a picture with pixels")
+        raise ShapeError(f"resize: image: got {image.shape}, takes an image with pixels")
     factors = [_reduced(new, old) for new, old in zip(after, before, strict=True)]
     up, down = zip(*factors, strict=True)
     return resample(image, up, down, axes=axes, kernel=kernel, border=border)
@@ -146,7 +147,8 @@ def as_array(operator: str, x: Any) -> Array:
     """Give x as an array of a type that is taken, or refuse it."""
     package = type(x).__module__.partition(".")[0]
     if package in ("torch", "dask"):
-        raise DTypeError(f"{operator}: x: got a {package} array, takes a numpy array; firelu.{package} takes it")
+        use = f"firelu.{package}.{'pyramid' if (operator, package) == ('pyramid', 'dask') else 'resample'}"
+        raise DTypeError(f"{operator}: x: got a {package} array, takes a numpy array: use {use}")
     try:
         array = np.asarray(x)
     except ValueError as error:

@@ -188,7 +188,7 @@ class UpFirDnDownsample(_Resample):
 
 
 class UpFirDnSmooth(_Resample):
-    """Filter beside a convolution that resamples, so that the picture has the right size afterwards.
+    """Filter beside a convolution that resamples, so that the image has the right size afterwards.
 
     Args:
         resample_kernel: (K,) or (K, K) taps, such as (1, 3, 3, 1); they are normalised.

@@ -29,7 +29,7 @@ def conv2d_resample(
         f: what `setup_filter` gives.
         up: the factor before.
         down: the factor after.
-        padding: relative to the upsampled picture; an int, (x, y) or (x0, x1, y0, y1).
+        padding: relative to the upsampled image; an int, (x, y) or (x0, x1, y0, y1).
         groups: how many convolutions stand side by side.
         flip_weight: correlate with w, as torch does; else convolve.
         flip_filter: correlate with f; else convolve.
@@ -49,7 +49,7 @@ def conv2d_resample(
     kernel_height, kernel_width = w.shape[2:]
     point = kernel_height == kernel_width == 1
 
-    # Filters and convolutions may change places: each is done where the picture is smallest.
+    # Filters and convolutions may change places: each is done where the image is smallest.
     if up == 1 and down == 1:
         inside = x0 == x1 and y0 == y1 and x0 >= 0 and y0 >= 0
         x = x if inside else upfirdn2d(x, None, padding=pads)
@@ -76,7 +76,7 @@ def _convolved(
 
 
 def _spread(x: Tensor, w: Tensor, up: int, groups: int, flip_weight: bool) -> Tensor:
-    """Convolve the picture with zeros between its samples: a transposed convolution, which turns the kernel around."""
+    """Convolve the image with zeros between its samples: a transposed convolution, which turns the kernel around."""
     w = w.flip((2, 3)) if flip_weight else w
     outputs, inputs, height, width = w.shape
     w = w.reshape(groups, outputs // groups, inputs, height, width).transpose(1, 2)

@@ -9,5 +9,5 @@ enabled = False
 
 
 def grid_sample(input: Tensor, grid: Tensor) -> Tensor:
-    """Sample pictures at the points of a grid, which goes from -1 to 1 over the outer edges of the pixels."""
+    """Sample images at the points of a grid, which goes from -1 to 1 over the outer edges of the pixels."""
     return functional.grid_sample(input, grid, mode="bilinear", padding_mode="zeros", align_corners=False)

@@ -72,7 +72,7 @@ def upfirdn2d(
 def filter2d(
     x: Tensor, f: Tensor | None, padding: Any = 0, flip_filter: bool = False, gain: float = 1, impl: Any = "cuda"
 ) -> Tensor:
-    """Filter pictures of the same size, but for the padding."""
+    """Filter images of the same size, but for the padding."""
     width, height = _get_filter_size(f)
     centred = (width // 2, (width - 1) // 2, height // 2, (height - 1) // 2)
     return upfirdn2d(x, f, padding=_sum(padding, centred), flip_filter=flip_filter, gain=gain)
@@ -87,7 +87,7 @@ def upsample2d(
     gain: float = 1,
     impl: Any = "cuda",
 ) -> Tensor:
-    """Enlarge pictures by a factor, and by the padding."""
+    """Enlarge images by a factor, and by the padding."""
     (up_x, up_y), (width, height) = _parse_scaling(up), _get_filter_size(f)
     centred = ((width + up_x - 1) // 2, (width - up_x) // 2, (height + up_y - 1) // 2, (height - up_y) // 2)
     return upfirdn2d(x, f, up=up, padding=_sum(padding, centred), flip_filter=flip_filter, gain=gain * up_x * up_y)
@@ -102,7 +102,7 @@ def downsample2d(
     gain: float = 1,
     impl: Any = "cuda",
 ) -> Tensor:
-    """Reduce pictures by a factor, after the padding."""
+    """Reduce images by a factor, after the padding."""
     (down_x, down_y), (width, height) = _parse_scaling(down), _get_filter_size(f)
     centred = (
         (width - down_x + 1) // 2,
