@@ -103,6 +103,38 @@ def _activation(act: str) -> Iterator[tuple[str, Build]]:
     yield f"{name}: gradient", gradient
 
 
+def _snake() -> Iterator[tuple[str, Build]]:
+    """Give snake and its gradient with the sums of frequencies and divisors."""
+
+    def arrays() -> tuple[Array, Array, Array]:
+        return _random((1, 64, 262_144)), _random((64,)) * np.float32(0.1), _random((64,)) * np.float32(0.1)
+
+    def calls(x: Array, alpha: Array, beta: Array, out: Array) -> tuple[Run, Run]:
+        return (
+            lambda: activations.snake(x, alpha, beta, logscale=True, out=out),
+            lambda: activations.snake(x, alpha, beta, logscale=True),
+        )
+
+    def forward(with_peers: bool) -> Case:
+        x, alpha, beta = arrays()
+        goal = 1.5 if get_cpu_level() == "avx512" else 2.0
+        return Case("snake", 2 * x.nbytes, *calls(x, alpha, beta, np.empty_like(x)), {}, goal)
+
+    def gradient(with_peers: bool) -> Case:
+        x, alpha, beta = arrays()
+        dy, out = _random(x.shape), np.empty_like(x)
+        return Case(
+            "snake: gradient",
+            3 * x.nbytes,
+            lambda: activations.snake_gradient(x, dy, alpha, beta, logscale=True, out=out),
+            lambda: activations.snake_gradient(x, dy, alpha, beta, logscale=True),
+            of_forward=(2.1, *calls(x, alpha, beta, np.empty_like(x))),
+        )
+
+    yield "snake", forward
+    yield "snake: gradient", gradient
+
+
 def _filter(
     name: str,
     shape: tuple[int, ...],
@@ -196,6 +228,7 @@ def all_cases() -> dict[str, Build]:
         cases |= dict([_leaky("leaky relu bfloat16", 1 << 26, ml_dtypes.bfloat16, 2.0)])
     for act in ("linear", "relu", "lrelu", "tanh", "sigmoid", "elu", "selu", "softplus", "swish"):
         cases |= dict(_activation(act))
+    cases |= dict(_snake())
     large = (1, 64, 512, 512)
     for group in (
         _filter("blur 4x4", large, 1.5, pad=(2, 1), compare=True),

@@ -7,7 +7,6 @@ which malloc reuses memory, so that page faults are not sold as arithmetic.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,21 +16,12 @@ from .. import functional
 from .. import torch as ours
 from .cases import TAPS
 from .measure import Run, copies_of, fastest, fastest_copy, typical
+from .torch_activations import activation_cases
+from .torch_names import ARRAYS, BRIDGE, COMPILED, EAGER, TorchCase
 
-Build = Callable[[], "TorchCase"]
-BRIDGE, ARRAYS = "firelu.torch", "firelu"
-EAGER, COMPILED = "torch eager", "torch.compile"
+Build = Callable[[], TorchCase]
 FORMULA, COMPILED_FORMULA = "upfirdn2d_native", "upfirdn2d_native, torch.compile"
 GROUPED, CHANNELS_LAST = "grouped conv", "channels_last conv"
-
-
-@dataclass
-class TorchCase:
-    """One piece of work, the bytes it reads and writes, and everyone who does it: firelu first."""
-
-    name: str
-    traffic: int
-    runs: dict[str, Run]
 
 
 def _random(*shape: int) -> torch.Tensor:
@@ -136,6 +126,7 @@ def all_cases() -> dict[str, Build]:
         "blur 4x4": lambda: upfirdn2d("blur 4x4", 1, 64, 512, 512, pad=(2, 1)),
         "up 2": lambda: upfirdn2d("up 2", 1, 64, 256, 256, pad=(2, 1), up=2),
         "down 2": lambda: upfirdn2d("down 2", 1, 64, 512, 512, pad=(1, 1), down=2),
+        **dict(activation_cases()),
     }
 
 

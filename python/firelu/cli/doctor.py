@@ -30,6 +30,7 @@ _SETTINGS = (
     "FIRELU_NUM_THREADS",
     "FIRELU_CPU_LEVEL",
     "FIRELU_CACHE_BYTES",
+    "FIRELU_NON_TEMPORAL_BYTES",
     "OMP_NUM_THREADS",
     "CUDA_VISIBLE_DEVICES",
 )
@@ -113,6 +114,7 @@ def _cpu() -> dict[str, Any]:
         "cores": os.cpu_count(),
         "threads": firelu.get_num_threads(),
         "threads_source": _ask("num_threads_source", None),
+        "non_temporal_stores": _ask("non_temporal_reason", None),
         "level": firelu.get_cpu_level(),
         "levels": firelu.cpu_levels(),
         "memory": firelu.memory_stats(),
@@ -191,6 +193,7 @@ def _print(report: dict[str, Any], terminal: Terminal) -> None:
             ("name", f"{cpu['name']} ({cpu['architecture']})"),
             ("threads", f"{threads} (FIRELU_NUM_THREADS or set_num_threads() change it)"),
             ("level", f"{cpu['level']} (this processor has: {', '.join(cpu['levels'])})"),
+            ("non-temporal stores", cpu["non_temporal_stores"] or "unknown"),
             *((name, value) for name, value in cpu["settings"].items()),
         ]
     )
