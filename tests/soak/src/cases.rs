@@ -13,7 +13,7 @@ use crate::memory::{Memory, Placed, Use};
 use crate::outcome::Outcome;
 use crate::reference::{Expected, expect};
 use crate::signatures::{Array, Request, Signature, signature_of};
-use crate::{derivatives, generate};
+use crate::{derivatives, generate, modes, sharing};
 
 /// Runs one case; the error says what was wrong.
 pub fn run(choices: &mut Choices<'_>, memory: &mut Memory) -> Result<Outcome, String> {
@@ -21,6 +21,8 @@ pub fn run(choices: &mut Choices<'_>, memory: &mut Memory) -> Result<Outcome, St
     let case = AssertUnwindSafe(|| match choices.below(32) {
         0..4 => derivatives::run(choices),
         4 => sizes(choices),
+        5 if choices.one_in(4) => modes::run(choices, memory),
+        6 if choices.one_in(32) => sharing::run(choices),
         _ => values(choices, memory),
     });
     catch_unwind(case).unwrap_or_else(|panic| {
@@ -87,7 +89,8 @@ fn values(choices: &mut Choices<'_>, memory: &mut Memory) -> Result<Outcome, Str
             continue;
         };
         let placed = memory.place(&array.shape, array.dtype, Use::Read, choices);
-        match signature.operator.starts_with("UpFirDn2d") {
+        let is_filter = signature.operator.starts_with("UpFirDn2d") || signature.operator.starts_with("FilteredAct");
+        match is_filter {
             true => generate::fill_filter(&placed, choices),
             false => generate::fill(&placed, choices),
         }
@@ -147,7 +150,8 @@ fn elsewhere(inputs: &[Option<Placed>], memory: &mut Memory, choices: &mut Choic
     inputs.iter().map(|input| input.as_ref().map(&mut copy)).collect()
 }
 
-fn describe(request: &Request) -> String {
+/// A request in words.
+pub fn describe(request: &Request) -> String {
     let input = |input: &Option<Array>| match input {
         Some(array) if array.values.len() <= 24 => format!("{}{:?} {:?}", array.dtype, array.shape, array.values),
         Some(array) => format!("{}{:?} …", array.dtype, array.shape),
@@ -282,7 +286,7 @@ fn compare(got: &[f64], expected: &Expected) -> Result<(), String> {
 }
 
 /// Whether both hold the same bits, but for what a NaN carries.
-fn same_numbers(first: &[Vec<u64>], second: &[Vec<u64>], expected: &[Expected]) -> bool {
+pub fn same_numbers(first: &[Vec<u64>], second: &[Vec<u64>], expected: &[Expected]) -> bool {
     first.iter().zip(second).zip(expected).all(|((first, second), expected)| {
         let nan = |bits: u64| magnitude(bits, expected.dtype) > infinity(expected.dtype);
         first.iter().zip(second).all(|(&a, &b)| a == b || (nan(a) && nan(b)))
