@@ -1,9 +1,9 @@
 """The soak's neighbourhoods that need Python: `make soak` runs it after the random calls and adds to their report.
 
-    soak.py --minutes N [--seed N] [--json FILE]   every neighbourhood for its share of the time
-    soak.py --cases N ...                          so many cases of each instead
-    soak.py --one NAME SEED                        one case
-    soak.py --batch NAME SEED N                    N cases from a seed on in this process
+soak.py --minutes N [--seed N] [--json FILE]   every neighbourhood for its share of the time
+soak.py --cases N ...                          so many cases of each instead
+soak.py --one NAME SEED                        one case
+soak.py --batch NAME SEED N                    N cases from a seed on in this process
 """
 
 from __future__ import annotations

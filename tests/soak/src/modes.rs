@@ -82,10 +82,8 @@ pub fn run(choices: &mut Choices<'_>, memory: &mut Memory) -> Result<Outcome, St
         inputs.push(placed);
     }
     let Ok(expected) = expect(&request) else { return Ok(Outcome::Refused(request.operator)) };
-    let outputs: Vec<Placed> = expected
-        .iter()
-        .map(|output| memory.place(&output.shape, output.dtype, Use::Dense, choices))
-        .collect();
+    let outputs: Vec<Placed> =
+        expected.iter().map(|output| memory.place(&output.shape, output.dtype, Use::Dense, choices)).collect();
     let compute = |threads: usize| {
         let named = request.args.iter().map(|(name, value)| (*name, value.clone()));
         cases::call(request.operator, named, &inputs, &outputs, threads)

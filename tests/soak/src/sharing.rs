@@ -34,7 +34,10 @@ pub fn run(choices: &mut Choices<'_>) -> Result<Outcome, String> {
     let ended: Vec<firelu::Result<()>> = std::thread::scope(|scope| {
         let running: Vec<_> =
             plans.iter().map(|plan| scope.spawn(|| (0..passes).try_for_each(|_| pass(plan)))).collect();
-        running.into_iter().map(|thread| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))).collect()
+        running
+            .into_iter()
+            .map(|thread| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+            .collect()
     });
     ended.into_iter().collect::<firelu::Result<()>>().map_err(|error| error.to_string())?;
     for (place, leaf) in leaves.iter().enumerate() {
@@ -53,7 +56,9 @@ pub fn run(choices: &mut Choices<'_>) -> Result<Outcome, String> {
         };
         if got != expected {
             let first = got.iter().zip(&expected).position(|(got, expected)| got != expected);
-            return Err(format!("leaf {place}, {threads} threads of {passes} passes, {plans:?}: element {first:?} is wrong"));
+            return Err(format!(
+                "leaf {place}, {threads} threads of {passes} passes, {plans:?}: element {first:?} is wrong"
+            ));
         }
     }
     Ok(Outcome::Neighbour("threads that share leaves"))

@@ -6,14 +6,14 @@ import ctypes
 from pathlib import Path
 from random import Random
 
-# Opened first and by its path, it is the library that firelu finds under its name.
-LIBRARY = Path(__file__).parents[4] / "target" / "emulator" / "libcuda.so"
-ctypes.CDLL(str(LIBRARY), mode=ctypes.RTLD_GLOBAL)
-
 import firelu
 import numpy as np
 
 from .refusals import refused_for_its_device
+
+# Opened before the first use and by its path, it is the library that firelu finds under its name.
+LIBRARY = Path(__file__).parents[4] / "target" / "emulator" / "libcuda.so"
+ctypes.CDLL(str(LIBRARY), mode=ctypes.RTLD_GLOBAL)
 
 
 def case(choices: Random) -> bool:

@@ -43,5 +43,7 @@ def _off(results, tensors, tangents, found, step: float) -> float:
     for first, second, tangent in zip(ahead, behind, found, strict=True):
         if tangent.numel():
             difference = (first - second) / (2 * step)
-            worst = max(worst, float((difference - tangent).abs().max() / (1 + tangent.abs().max() + first.abs().max())))
+            worst = max(
+                worst, float((difference - tangent).abs().max() / (1 + tangent.abs().max() + first.abs().max()))
+            )
     return worst

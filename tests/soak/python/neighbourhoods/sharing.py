@@ -45,7 +45,11 @@ def case(choices: Random) -> None:
         kind = choices.choice(["run", "run", "run", "feed", "look", "back"])
         chosen = [name for name in counters if choices.random() < 0.7] or counters[:1]
         if kind == "run":
-            net = [step for name in chosen for step in (op("Add", [name, "ONE"], ["D" + name]), op("Sum", ["D" + name], [name]))]
+            net = [
+                step
+                for name in chosen
+                for step in (op("Add", [name, "ONE"], ["D" + name]), op("Sum", ["D" + name], [name]))
+            ]
             works.append(lambda net=net: [ws.run(net) for _ in range(rounds)])
             for name in chosen:
                 expected[name] += rounds

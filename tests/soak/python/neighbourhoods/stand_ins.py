@@ -13,6 +13,7 @@ from random import Random
 
 import firelu.compat
 import torch
+from torch.utils import cpp_extension
 
 _numbers = itertools.count()
 BODY = """import torch
@@ -46,7 +47,7 @@ def case(choices: Random) -> bool:
     """Install the drop-in before or after a project is imported, and compare what its function gives."""
     text, known = _project(choices)
     name = f"stand_in_{next(_numbers)}"
-    before = (list(sys.meta_path), torch.utils.cpp_extension.load.__code__)
+    before = (list(sys.meta_path), cpp_extension.load.__code__)
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / f"{name}.py").write_text(text)
         sys.path.insert(0, folder)
@@ -57,7 +58,7 @@ def case(choices: Random) -> bool:
             firelu.compat.uninstall()
             sys.path.remove(folder)
             sys.modules.pop(name, None)
-    assert (list(sys.meta_path), torch.utils.cpp_extension.load.__code__) == before, "something is left behind"
+    assert (list(sys.meta_path), cpp_extension.load.__code__) == before, "something is left behind"
     return not known
 
 

@@ -250,8 +250,9 @@ pub fn bias_act(request: &Request) -> Outputs {
     let call = Call::read(&mut args)?;
     args.finish()?;
     let (x, bias) = (request.input(0).ok_or(Refused)?, request.input(1));
-    let clip =
-        |value: f64| call.curve.clamp.map_or(value, |clamp| if value.is_nan() { value } else { value.clamp(-clamp, clamp) });
+    let clip = |value: f64| {
+        call.curve.clamp.map_or(value, |clamp| if value.is_nan() { value } else { value.clamp(-clamp, clamp) })
+    };
     let arguments = call.biased(x, bias)?;
     let terms: Vec<Term> = arguments.iter().map(|&t| call.curve.value(t)).collect();
     let bounds = arguments.iter().zip(&terms).map(|(&t, term)| call.curve.bound_of(t, clip(term.1), x.dtype)).collect();

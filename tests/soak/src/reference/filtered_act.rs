@@ -16,8 +16,7 @@ use crate::signatures::{Array, Refused, Request};
 
 type Outputs = Result<Vec<Expected>, Refused>;
 
-const NAMES: [&str; 10] =
-    ["lrelu", "linear", "relu", "tanh", "sigmoid", "elu", "selu", "softplus", "swish", "snake"];
+const NAMES: [&str; 10] = ["lrelu", "linear", "relu", "tanh", "sigmoid", "elu", "selu", "softplus", "swish", "snake"];
 /// Rows of the middle grid are kept as so many phases at most.
 const MOST_PHASES: i64 = 4096;
 

@@ -55,7 +55,8 @@ impl Wave {
     /// Whether nothing is known: of the argument, or since a number on the way may pass the largest one, or the smallest.
     fn is_extreme(&self, u: Uncertain, compute: DType) -> bool {
         let limit = largest(compute).sqrt();
-        let ordinary = |number: f64| !number.is_finite() || number == 0.0 || (1.0 / limit..limit).contains(&number.abs());
+        let ordinary =
+            |number: f64| !number.is_finite() || number == 0.0 || (1.0 / limit..limit).contains(&number.abs());
         let angle = self.frequency * u.value;
         let passes = angle.is_finite() && angle.abs() >= largest(compute) / 2.0;
         passes || !u.error.is_finite() || !ordinary(self.frequency) || !ordinary(self.divisor) || self.divisor == 0.0
@@ -160,5 +161,9 @@ pub fn product(first: Uncertain, second: Uncertain, compute: DType) -> Uncertain
     let far = first.value.abs().max(second.value.abs()) >= largest(compute) / 2.0;
     let of_underflow = 64.0 * spacing(compute, 0.0) * (1.0 + first.value.abs() + second.value.abs());
     let error = error + small(value.abs(), compute) + of_underflow;
-    if far && value.is_finite() { Uncertain { value: 0.0, error: f64::INFINITY } } else { checked(value, error, compute) }
+    if far && value.is_finite() {
+        Uncertain { value: 0.0, error: f64::INFINITY }
+    } else {
+        checked(value, error, compute)
+    }
 }
