@@ -15,7 +15,7 @@ from neighbourhoods import NEIGHBOURHOODS
 ROOT = Path(__file__).parents[2]
 SOAK = ROOT / "tests" / "soak" / "python"
 # How many cases take about a second; forks and those of torch are the slow ones.
-CASES = {"forks": 5, "forward_mode": 40, "emulated_devices": 60}
+CASES = {"forks": 5, "forward_mode": 40, "stand_ins": 20}
 TORCH = {"forward_mode", "devices", "meta_modules", "stand_ins"}
 
 

@@ -133,3 +133,16 @@ def test_what_is_recent_stays_and_what_is_old_goes():
     for key in range(5):
         recent[key] = str(key)
     assert dict(recent) == {2: "2", 3: "3", 4: "4"}
+
+
+def test_a_direct_call_reads_a_tensor_as_a_number_where_torch_itself_does():
+    """A tensor never reaches the operator, so that it cannot be refused there: docs/reliability.md says so."""
+    x, slope = torch.tensor([-2.0]), torch.nn.Parameter(torch.tensor(0.5))
+
+    def answer(operator):
+        try:
+            return operator(x, slope).tolist()
+        except (TypeError, RuntimeError) as error:
+            return type(error)
+
+    assert answer(torch.ops.firelu.leaky_relu) == answer(torch.ops.aten.leaky_relu)
