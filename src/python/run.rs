@@ -1,6 +1,5 @@
 //! One call: borrow, check, allocate, release the interpreter, compute, hand out.
 
-use std::cell::RefCell;
 use std::sync::{Arc, Mutex};
 
 use firelu_guarded::guarded;
@@ -11,7 +10,7 @@ use smallvec::SmallVec;
 
 use super::arguments::arg_value;
 use super::errors::{self, raise};
-use super::foreign::{self, Setting};
+use super::foreign::{self, Given, Setting};
 use super::tensor::PyTensor;
 use super::{arrays, autograd, device, entry};
 use crate::core::args::{ARGS_IN_PLACE, ArgValue, Args};
@@ -182,41 +181,6 @@ pub fn named_args(operator: &Operator, args: Option<&Bound<'_, PyDict>>) -> PyRe
         named.push((name, value));
     }
     schema.resolve_args(named).map_err(raise)
-}
-
-thread_local! {
-    /// Arrays that calls of this thread write to, and where they were; the innermost call's come last.
-    static GIVEN: RefCell<Vec<(Py<PyAny>, Parts)>> = const { RefCell::new(Vec::new()) };
-}
-
-/// Keeps the arrays that a call writes to on the list while it runs.
-struct Announced(usize);
-
-impl Announced {
-    fn new(results: &[Held<'_>], targets: &[Parts]) -> Self {
-        GIVEN.with_borrow_mut(|given| {
-            let before = given.len();
-            let arrays = results.iter().zip(targets).filter(|(held, _)| !held.is_tensor());
-            given.extend(arrays.map(|(held, parts)| (held.owner.clone().unbind(), parts.clone())));
-            Announced(before)
-        })
-    }
-}
-
-impl Drop for Announced {
-    fn drop(&mut self) {
-        // What is dropped may run Python code: not while the list is borrowed.
-        drop(GIVEN.with_borrow_mut(|given| given.split_off(self.0)));
-    }
-}
-
-/// Whether the array that a target of this thread's innermost call belongs to still is where it was. A kernel in Python
-/// may have resized it.
-pub fn is_still_there(py: Python<'_>, target: &Parts) -> bool {
-    GIVEN.with_borrow(|given| match given.iter().rev().find(|(_, parts)| parts.pointer == target.pointer) {
-        Some((array, parts)) => array.bind(py).cast().is_ok_and(|array| arrays::is_at(array, parts)),
-        None => true,
-    })
 }
 
 /// A tensor on its way in or out: the object that keeps its memory.
@@ -394,7 +358,8 @@ pub fn run<'py>(
         let message = format!("{}: inputs: got {got}, takes arrays that stay as they are", operator.schema.name);
         return Err(errors::new(py, "ArgumentError", message));
     }
-    let _announced = out.map(|_| Announced::new(&results, &targets));
+    let arrays = || results.iter().zip(&targets).filter(|(held, _)| !held.is_tensor());
+    let _given = out.map(|_| Given::new(arrays().map(|(held, parts)| (held.owner.clone().unbind(), parts.clone()))));
     // SAFETY: the objects in `held` and `results` stay alive to the end of this function and own the
     // memory that their parts describe, which kernels in Python make sure of before they write; `check` refused outputs that share memory among themselves or
     // with an input, except in place.

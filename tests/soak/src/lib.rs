@@ -8,6 +8,7 @@
 #![cfg(unix)]
 
 pub mod arguments;
+pub mod calls;
 pub mod cases;
 pub mod choices;
 pub mod derivatives;

@@ -6,7 +6,7 @@ use crate::memory::{Memory, Placed, Use};
 use crate::outcome::Outcome;
 use crate::reference::expect;
 use crate::signatures::SIGNATURES;
-use crate::{cases, generate};
+use crate::{calls, generate};
 
 /// MXCSR: rounding down, up and towards zero, subnormals as zeros in results and in operands.
 #[cfg(target_arch = "x86_64")]
@@ -86,8 +86,8 @@ pub fn run(choices: &mut Choices<'_>, memory: &mut Memory) -> Result<Outcome, St
         expected.iter().map(|output| memory.place(&output.shape, output.dtype, Use::Dense, choices)).collect();
     let compute = |threads: usize| {
         let named = request.args.iter().map(|(name, value)| (*name, value.clone()));
-        cases::call(request.operator, named, &inputs, &outputs, threads)
-            .map_err(|error| format!("{}: {error}", cases::describe(&request)))?;
+        calls::call(request.operator, named, &inputs, &outputs, threads)
+            .map_err(|error| format!("{}: {error}", calls::describe(&request)))?;
         let bits = |output: &Placed| (0..output.offsets.len()).map(|index| output.read_bits(index)).collect();
         Ok::<Vec<Vec<u64>>, String>(outputs.iter().map(bits).collect())
     };
@@ -96,8 +96,8 @@ pub fn run(choices: &mut Choices<'_>, memory: &mut Memory) -> Result<Outcome, St
     let (alone, together) = during(mode, || (compute(1), compute(threads)));
     let after = compute(threads)?;
     for (what, first, second) in [("in", alone?, together?), ("after", before, after)] {
-        if !cases::same_numbers(&first, &second, &expected) {
-            return Err(format!("{what} mode {mode:#x}, {threads} threads differ: {}", cases::describe(&request)));
+        if !calls::same_numbers(&first, &second, &expected) {
+            return Err(format!("{what} mode {mode:#x}, {threads} threads differ: {}", calls::describe(&request)));
         }
     }
     Ok(Outcome::Neighbour("rounding and flush modes"))

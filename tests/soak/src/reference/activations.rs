@@ -2,9 +2,8 @@
 
 use firelu::DType;
 
-use super::filtered_act::Uncertain;
 use super::reduce::{Sums, elements_of};
-use super::waves::product;
+use super::uncertain::{Uncertain, product};
 use super::{Bound, Expected, computed};
 use crate::arguments::{Arguments, axis_of};
 use crate::rounding::{largest, spacing, unit};

@@ -7,6 +7,7 @@ use firelu::DType;
 
 use super::activations::Curve;
 use super::reduce::Sums;
+use super::uncertain::Uncertain;
 use super::upfirdn2d::{Plan, Way};
 use super::waves::{Total, Wave};
 use super::{Bound, Expected, computed};
@@ -25,22 +26,6 @@ const BIAS: usize = 3;
 const ALPHA: usize = 4;
 const BETA: usize = 5;
 const DY: usize = 6;
-
-/// A number that is known but for an error; where that is infinite, it may be anything.
-#[derive(Clone, Copy, Debug)]
-pub struct Uncertain {
-    /// What mathematics has it to be.
-    pub value: f64,
-    /// How far it may be from there.
-    pub error: f64,
-}
-
-impl Uncertain {
-    /// A number that nothing is known of, unless it is known well.
-    pub fn or_anything(self) -> Self {
-        if self.error.is_finite() { self } else { Uncertain { value: 0.0, error: f64::INFINITY } }
-    }
-}
 
 /// Numbers on a grid, in the type computed in.
 struct Grid {

@@ -7,6 +7,7 @@ mod elementwise;
 mod exact;
 pub mod filtered_act;
 mod reduce;
+mod uncertain;
 pub mod upfirdn2d;
 mod waves;
 

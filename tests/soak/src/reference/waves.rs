@@ -2,13 +2,10 @@
 
 use firelu::DType;
 
-use super::filtered_act::Uncertain;
+use super::uncertain::{UNITS, Uncertain, checked, product, small};
 use super::{Bound, Expected, computed};
 use crate::rounding::{largest, spacing, unit};
 use crate::signatures::Array;
-
-/// How many units of the last place a sine, an exponential or a product of a few numbers may be off.
-const UNITS: f64 = 16.0;
 
 /// The numbers of one channel.
 pub struct Wave {
@@ -137,33 +134,5 @@ impl Wave {
             });
         }
         Expected { shape: numbers.shape.clone(), dtype: numbers.dtype, values, bounds }
-    }
-}
-
-/// The error of a few roundings of numbers of this size.
-fn small(magnitude: f64, compute: DType) -> f64 {
-    UNITS * unit(compute) * magnitude.min(f64::MAX) + 64.0 * spacing(compute, 0.0)
-}
-
-/// A number, unless it may be too large for its type.
-fn checked(value: f64, error: f64, compute: DType) -> Uncertain {
-    let lost = value.is_finite() && value.abs() + error >= largest(compute) / 2.0;
-    Uncertain { value, error: if lost { f64::INFINITY } else { error } }
-}
-
-/// The product of two uncertain numbers, rounded.
-pub fn product(first: Uncertain, second: Uncertain, compute: DType) -> Uncertain {
-    if first.value.is_nan() || second.value.is_nan() {
-        return Uncertain { value: f64::NAN, error: first.error + second.error };
-    }
-    let value = first.value * second.value;
-    let error = first.value.abs() * second.error + second.value.abs() * first.error + first.error * second.error;
-    let far = first.value.abs().max(second.value.abs()) >= largest(compute) / 2.0;
-    let of_underflow = 64.0 * spacing(compute, 0.0) * (1.0 + first.value.abs() + second.value.abs());
-    let error = error + small(value.abs(), compute) + of_underflow;
-    if far && value.is_finite() {
-        Uncertain { value: 0.0, error: f64::INFINITY }
-    } else {
-        checked(value, error, compute)
     }
 }
