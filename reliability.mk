@@ -23,9 +23,10 @@ exhaustive: ## Compare every function of one number with float64 for all 2^32 fl
 $(LOGS):
 	@mkdir -p $(LOGS) $(RESULTS)
 
-soak: | $(LOGS) ## Call every operator at random for MINUTES=n against float64 definitions.
+soak: $(VENV)/.installed emulator | $(LOGS) ## Call every operator at random for MINUTES=n against float64 definitions, then as long what lies beside calls.
 	cargo build --profile soak -p firelu-soak
 	target/soak/firelu-soak --minutes $(MINUTES) --workers $(WORKERS) --json $(RESULTS)/soak.json
+	$(BIN)/python tests/soak/python/soak.py --minutes $(MINUTES) --json $(RESULTS)/soak.json
 
 fuzz: | $(LOGS) ## Run both fuzz targets with AddressSanitizer for SECONDS=n each; needs cargo-fuzz.
 	@cargo fuzz --version >/dev/null 2>&1 || cargo install --locked cargo-fuzz

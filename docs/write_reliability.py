@@ -34,9 +34,16 @@ def rows() -> list[tuple[str, str, str]]:
     row("of which refused, as they must be", soak, number(soak, "inputs_refused"), "make soak")
     derivatives = f"{sum(soak.get('derivatives', {}).values()):,}"
     row("of which gradient definitions against differences", soak, derivatives, "make soak")
+    for name, count in soak.get("neighbourhoods", {}).items():
+        row(f"of which {name}", soak, f"{count:,}", "make soak")
     row("failures among them", soak, number(soak, "failed"), "make soak")
     seconds = f"{soak.get('seconds', 0):,.0f}, {', '.join(soak.get('levels', []))}"
     row("seconds, instruction-set levels", soak, seconds, "make soak")
+    for name, tally in sorted(soak.get("python", {}).items()):
+        text = f"{number(tally, 'cases')}, {number(tally, 'refused')} refused, {number(tally, 'failed')} failures"
+        row(f"random cases of {name}", tally, text, "make soak")
+    if not soak.get("python"):
+        row("random cases beside single calls, from Python", {}, "", "make soak")
     targets = ", ".join(f"{number(fuzz, name)} of {name}" for name in sorted(fuzz))
     row("fuzzed inputs under AddressSanitizer, none failing", fuzz, targets, "make fuzz")
     row("tests under AddressSanitizer, clean", sanitize, number(sanitize, "tests"), "make sanitize")

@@ -44,7 +44,7 @@ def text(pattern: str) -> str:
     return "".join(path.read_text(encoding="utf-8") for path in sorted(ROOT.glob(pattern)))
 
 
-# Operators that are others in one pass over memory: elsewhere than on the CPU those serve, and the soak tries those.
+# Operators that are others in one pass over memory: elsewhere than on the CPU those serve.
 # tests/operators/test_filtered_act.py compares every bit with them.
 COMPOSED = {"FilteredAct", "FilteredActGradient"}
 
@@ -77,13 +77,15 @@ def missing(name: str) -> Iterator[str]:
         f"python/firelu/torch/operators/{folder}.py": f'"{name}": Rules\\(',
         "tests/torch_bridge/torch_samples.py": f'Sample\\(\\s*"{name}"',
         "docs/reliability.md": f"`{name}`",
+        "tests/soak/src/signatures.rs": f'signature!\\(\\s*"{name}"',
+        "tests/soak/src/reference/mod.rs": f'"{name}"',
     }.items():
         if not re.search(pattern, text(path)):
             yield f"its place in {path}"
 
 
 def missing_kernels(name: str, folder: str) -> Iterator[str]:
-    """Yield what the device's kernels of an operator lack, and its place in the soak."""
+    """Yield what the device's kernels of an operator lack."""
     if folder not in json.loads(text("cuda/ptx/manifest.json"))["modules"]:
         yield f"its kernels in the manifest of cuda/ptx: run make ptx after writing cuda/{folder}.cu"
     for path in (f"cuda/{folder}.cu", f"cuda/ptx/{folder}.ptx"):
@@ -93,8 +95,6 @@ def missing_kernels(name: str, folder: str) -> Iterator[str]:
         yield "a case of the self-test: _cases in python/firelu/cuda.py"
     for path, pattern in {
         "tests/cuda_mutations/*.rs": f'"{name}"',
-        "tests/soak/src/signatures.rs": f'signature!\\(\\s*"{name}"',
-        "tests/soak/src/reference/mod.rs": f'"{name}"',
     }.items():
         if not re.search(pattern, text(path)):
             yield f"its place in {path}"

@@ -58,7 +58,9 @@ impl Window {
                         }
                     }
                 };
-                copy(inside_start, inside_start, inside);
+                if inside > 0 {
+                    copy(inside_start, inside_start, inside);
+                }
                 for column in outside.clone() {
                     if let Some(from) = self.border.source(column as isize, self.plane.1 as usize) {
                         copy(from as i64, column, 1);

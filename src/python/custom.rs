@@ -9,7 +9,7 @@ use pyo3::types::{PyDict, PyList, PyTuple};
 use super::arguments::arg_value;
 use super::definitions::{PyOperatorDef, arg_to_python};
 use super::errors::{self, custom, raise};
-use super::{arrays, entry};
+use super::{arrays, entry, foreign};
 use crate::core::args::{ArgSpec, Args};
 use crate::core::dtype::DType;
 use crate::core::error::{Error, Result};
@@ -211,6 +211,13 @@ fn run_kernel(kernel: &Bound<'_, PyAny>, schema: &OpSchema, call: &Call<'_>) -> 
     let mut results = Vec::new();
     for (index, target, (array, dtype)) in &converted {
         results.push((*target, checked_parts(schema, *index, array, *dtype, target).map_err(raise)?));
+    }
+    for (target, _) in &results {
+        if !foreign::is_still_there(py, target) {
+            let got = "an array that its kernel has resized";
+            let message = format!("{}: out: got {got}, takes arrays that stay as they are", schema.name);
+            return Err(errors::new(py, "ArgumentError", message));
+        }
     }
     for (target, parts) in results {
         // SAFETY: the array in `converted` owns this memory, lives to the end of this function, and has not changed since:

@@ -1,10 +1,12 @@
 //! Calls on memory that other libraries own: pointers in, pointers out.
 
+use std::cell::RefCell;
+
 use pyo3::prelude::*;
 use smallvec::SmallVec;
 
-use super::entry;
 use super::errors::raise;
+use super::{arrays, entry};
 use crate::core::args::Args;
 use crate::core::device::{Device, Stream};
 use crate::core::operator::{Call, Checked};
@@ -62,4 +64,39 @@ pub unsafe fn compute(
     // A device may be waited for, and its kernels compiled on first use.
     let held = bytes <= HELD_BYTES && checked.device == Device::Cpu;
     if held { run() } else { entry::detach(py, run) }.map_err(raise)
+}
+
+thread_local! {
+    /// Arrays that calls of this thread write to, and where they were; the innermost call's come last.
+    static GIVEN: RefCell<Vec<(Py<PyAny>, Parts)>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Keeps the arrays that a call writes to on the list while it runs.
+pub struct Given(usize);
+
+impl Given {
+    /// Puts arrays on the list, with where they are.
+    pub fn new(arrays: impl Iterator<Item = (Py<PyAny>, Parts)>) -> Self {
+        GIVEN.with_borrow_mut(|given| {
+            let before = given.len();
+            given.extend(arrays);
+            Given(before)
+        })
+    }
+}
+
+impl Drop for Given {
+    fn drop(&mut self) {
+        // What is dropped may run Python code: not while the list is borrowed.
+        drop(GIVEN.with_borrow_mut(|given| given.split_off(self.0)));
+    }
+}
+
+/// Whether the array that a target of this thread's innermost call belongs to still is where it was. A kernel in Python
+/// may have resized it.
+pub fn is_still_there(py: Python<'_>, target: &Parts) -> bool {
+    GIVEN.with_borrow(|given| match given.iter().rev().find(|(_, parts)| parts.pointer == target.pointer) {
+        Some((array, parts)) => array.bind(py).cast().is_ok_and(|array| arrays::is_at(array, parts)),
+        None => true,
+    })
 }

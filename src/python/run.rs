@@ -10,7 +10,7 @@ use smallvec::SmallVec;
 
 use super::arguments::arg_value;
 use super::errors::{self, raise};
-use super::foreign::{self, Setting};
+use super::foreign::{self, Given, Setting};
 use super::interop::{device::Foreign, import};
 use super::tensor::PyTensor;
 use super::{arrays, autograd, entry};
@@ -363,9 +363,11 @@ pub fn run<'py>(
         let message = format!("{}: inputs: got {got}, takes arrays that stay as they are", operator.schema.name);
         return Err(errors::new(py, "ArgumentError", message));
     }
+    let arrays = || results.iter().zip(&targets).filter(|(held, _)| !held.is_tensor());
+    let _given = out.map(|_| Given::new(arrays().map(|(held, parts)| (held.owner.clone().unbind(), parts.clone()))));
     // SAFETY: the objects in `held` and `results` stay alive to the end of this function and own the
-    // memory that their parts describe; `check` refused outputs that share memory among themselves or
-    // with an input, except in place.
+    // memory that their parts describe, which kernels in Python make sure of before they write; `check` refused outputs
+    // that share memory among themselves or with an input, except in place.
     let done = unsafe { foreign::compute(py, &checked, parts, &outputs, args, Setting::default()) };
     // Also where it failed: some of it may be on its way.
     let mut told: SmallVec<[Stream; 2]> = SmallVec::new();

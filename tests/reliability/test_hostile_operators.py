@@ -135,6 +135,38 @@ for out in (None, x):
     assert result.stdout.count("was resized while the call was prepared") == 2
 
 
+def test_a_kernel_that_resizes_its_output():
+    code = """
+import numpy, firelu
+out = numpy.empty(3 * 10**6)
+moves = {
+    "resize": lambda: out.resize(1, refcheck=False),
+    "state": lambda: out.__setstate__((1, (1,), numpy.dtype("f8"), False, bytes(8))),
+}
+def kernel(x, move=""):
+    # The second time inside another call, whose own output stays.
+    if move == "nested":
+        return firelu.run_operator("Moves", x, move="resize", out=numpy.empty_like(x))
+    moves[move]()
+    return x
+firelu.register_operator("Moves", kernel, ["X"], ["Y"], args={"move": ""})
+for move in ("resize", "state", "nested"):
+    for size in (3 * 10**6, 1000):
+        out = numpy.empty(size)
+        try:
+            firelu.run_operator("Moves", numpy.ones(size), move=move, out=out)
+        except firelu.ArgumentError as error:
+            print(error)
+        assert out.size == 1
+moves["stay"] = lambda: None
+out = numpy.empty(5)
+assert firelu.run_operator("Moves", numpy.ones(5), move="stay", out=out) is out and (out == 1).all()
+"""
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.count("Moves: out: got an array that its kernel has resized") == 6
+
+
 def test_a_result_that_resizes_an_earlier_one():
     code = """
 import numpy, firelu

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import firelu
 import firelu.torch as ft
 import pytest
@@ -133,3 +136,20 @@ def test_what_is_recent_stays_and_what_is_old_goes():
     for key in range(5):
         recent[key] = str(key)
     assert dict(recent) == {2: "2", 3: "3", 4: "4"}
+
+
+def test_a_direct_call_reads_a_tensor_as_a_number_and_torch_warns():
+    """A tensor never reaches the operator, so that it cannot be refused there: docs/reliability.md says so."""
+    # torch warns once a process.
+    code = """
+import warnings, torch, firelu.torch
+slope = torch.nn.Parameter(torch.tensor(0.5))
+with warnings.catch_warnings(record=True) as told:
+    warnings.simplefilter("always")
+    print(torch.ops.firelu.leaky_relu(torch.tensor([-2.0]), slope).tolist())
+print([str(each.message) for each in told])
+"""
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    values, warned = result.stdout.splitlines()
+    assert values == "[-1.0]"
+    assert "requires_grad=True to a scalar" in warned

@@ -20,9 +20,11 @@ impl Plane {
     /// No plane at all.
     pub const NONE: Plane = Plane { pointer: std::ptr::null_mut(), row: 0, column: 0 };
 
-    /// Where an element is.
+    /// Where an element is. Rows that are only asked for in advance may lie outside, and the stride of a dimension with one
+    /// element may be any number: neither is an overflow.
     pub fn at(&self, row: i64, column: i64) -> *mut u8 {
-        self.pointer.wrapping_offset(row as isize * self.row + column as isize * self.column)
+        let bytes = (row as isize).wrapping_mul(self.row).wrapping_add((column as isize).wrapping_mul(self.column));
+        self.pointer.wrapping_offset(bytes)
     }
 }
 

@@ -2,18 +2,17 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use firelu::core::device::Stream;
-use firelu::core::tensor::Parts;
-use firelu::devices::cpu::parallel::with_threads;
-use firelu::{ArgValue, Call, DType, Device, Error, TensorType, TensorView, TensorViewMut, registry};
+use firelu::{Error, TensorType, registry};
 use firelu_test_support::levels::every_level;
 
+pub use crate::calls::call;
+use crate::calls::{describe, magnitude, same_numbers};
 use crate::choices::Choices;
 use crate::memory::{Memory, Placed, Use};
 use crate::outcome::Outcome;
 use crate::reference::{Expected, expect};
-use crate::signatures::{Array, Request, Signature, signature_of};
-use crate::{derivatives, generate};
+use crate::signatures::{Request, Signature, signature_of};
+use crate::{derivatives, generate, modes, sharing};
 
 /// Runs one case; the error says what was wrong.
 pub fn run(choices: &mut Choices<'_>, memory: &mut Memory) -> Result<Outcome, String> {
@@ -21,6 +20,8 @@ pub fn run(choices: &mut Choices<'_>, memory: &mut Memory) -> Result<Outcome, St
     let case = AssertUnwindSafe(|| match choices.below(32) {
         0..4 => derivatives::run(choices),
         4 => sizes(choices),
+        5 if choices.one_in(4) => modes::run(choices, memory),
+        6 if choices.one_in(32) => sharing::run(choices),
         _ => values(choices, memory),
     });
     catch_unwind(case).unwrap_or_else(|panic| {
@@ -87,7 +88,8 @@ fn values(choices: &mut Choices<'_>, memory: &mut Memory) -> Result<Outcome, Str
             continue;
         };
         let placed = memory.place(&array.shape, array.dtype, Use::Read, choices);
-        match signature.operator.starts_with("UpFirDn2d") {
+        let is_filter = signature.operator.starts_with("UpFirDn2d") || signature.operator.starts_with("FilteredAct");
+        match is_filter {
             true => generate::fill_filter(&placed, choices),
             false => generate::fill(&placed, choices),
         }
@@ -127,8 +129,11 @@ fn values(choices: &mut Choices<'_>, memory: &mut Memory) -> Result<Outcome, Str
             let others = choices.pick(&[1, 2, 3, 8]);
             let again = one_level(&request, targets, &expected, &inputs, &outputs, others)?;
             let same = if signature.same_bits { same_numbers } else { same_but_for_zeros };
-            if again.is_none_or(|again| !same(&bits, &again, &expected)) {
-                let threads = format!("{threads} and {others} threads");
+            let decided = |outputs: &[Vec<u64>]| leave_out_undecided(outputs, &expected);
+            if again.as_ref().is_none_or(|again| !same(&decided(&bits), &decided(again), &expected)) {
+                let pairs = again.iter().flatten().flatten().zip(bits.iter().flatten());
+                let first = pairs.enumerate().find(|(_, (again, bits))| again != bits);
+                let threads = format!("{threads} and {others} threads, the first bits at {first:x?}");
                 return Err(format!("layouts or threads differ: level {level}, {threads}, {}", describe(&request)));
             }
         }
@@ -145,16 +150,6 @@ fn elsewhere(inputs: &[Option<Placed>], memory: &mut Memory, choices: &mut Choic
         copy
     };
     inputs.iter().map(|input| input.as_ref().map(&mut copy)).collect()
-}
-
-fn describe(request: &Request) -> String {
-    let input = |input: &Option<Array>| match input {
-        Some(array) if array.values.len() <= 24 => format!("{}{:?} {:?}", array.dtype, array.shape, array.values),
-        Some(array) => format!("{}{:?} …", array.dtype, array.shape),
-        None => "none".into(),
-    };
-    let inputs: Vec<String> = request.inputs.iter().map(input).collect();
-    format!("{}({}; {:?})", request.operator, inputs.join(", "), request.args)
 }
 
 /// Chooses where outputs go; only where the outcome is certain.
@@ -281,12 +276,13 @@ fn compare(got: &[f64], expected: &Expected) -> Result<(), String> {
     Ok(())
 }
 
-/// Whether both hold the same bits, but for what a NaN carries.
-fn same_numbers(first: &[Vec<u64>], second: &[Vec<u64>], expected: &[Expected]) -> bool {
-    first.iter().zip(second).zip(expected).all(|((first, second), expected)| {
-        let nan = |bits: u64| magnitude(bits, expected.dtype) > infinity(expected.dtype);
-        first.iter().zip(second).all(|(&a, &b)| a == b || (nan(a) && nan(b)))
-    })
+/// The bits without those of results that may be NaN beside their value: the layout may decide which.
+fn leave_out_undecided(outputs: &[Vec<u64>], expected: &[Expected]) -> Vec<Vec<u64>> {
+    let output = |(bits, expected): (&Vec<u64>, &Expected)| {
+        let may_be_nan = |place: usize| expected.bounds.get(place).is_some_and(|bound| bound.nan);
+        bits.iter().enumerate().map(|(place, &bits)| if may_be_nan(place) { 0 } else { bits }).collect()
+    };
+    outputs.iter().zip(expected).map(output).collect()
 }
 
 /// As [`same_numbers`], but also for the sign of a zero.
@@ -298,48 +294,4 @@ fn same_but_for_zeros(first: &[Vec<u64>], second: &[Vec<u64>], expected: &[Expec
         outputs.iter().zip(expected).map(output).collect()
     };
     same_numbers(&positive(first), &positive(second), expected)
-}
-
-/// The bits of a number without its sign.
-fn magnitude(bits: u64, dtype: DType) -> u64 {
-    bits & (u64::MAX >> (65 - 8 * dtype.size()))
-}
-
-/// The bits of infinity.
-fn infinity(dtype: DType) -> u64 {
-    match dtype {
-        DType::Float16 => 0x7c00,
-        DType::BFloat16 => 0x7f80,
-        DType::Float32 => 0x7f80_0000,
-        DType::Float64 => 0x7ff0_0000_0000_0000,
-    }
-}
-
-/// Calls an operator by name on placed tensors; without outputs it is only checked, as nothing but a
-/// refusal is looked for.
-pub fn call(
-    operator: &str,
-    named: impl IntoIterator<Item = (&'static str, ArgValue)>,
-    inputs: &[Option<Placed>],
-    outputs: &[Placed],
-    threads: usize,
-) -> firelu::Result<()> {
-    let operator = registry::find(operator)?;
-    let args = operator.schema.resolve_args(named)?;
-    let parts: Vec<Option<&Parts>> = inputs.iter().map(|input| input.as_ref().map(|input| &input.parts)).collect();
-    let given: Vec<Option<&Parts>> = outputs.iter().map(|output| Some(&output.parts)).collect();
-    operator.schema.check(&parts, &given, &args)?;
-    if outputs.is_empty() {
-        return Ok(());
-    }
-    // SAFETY: `Memory::place` put every element inside mapped memory that lives as long as the case, and
-    // the schema has refused outputs that share memory, but for those in place.
-    let sources: Vec<Option<TensorView<'_>>> =
-        parts.iter().map(|parts| parts.map(|parts| unsafe { TensorView::from_parts(parts.clone()) })).collect();
-    let targets: Vec<Option<TensorViewMut<'_>>> =
-        // SAFETY: as above.
-        outputs.iter().map(|output| Some(unsafe { TensorViewMut::from_parts(output.parts.clone()) })).collect();
-    let kernel = operator.kernel(Device::Cpu)?;
-    let call = Call { inputs: &sources, outputs: &targets, args: &args, stream: Stream::default() };
-    with_threads(threads, || kernel(&call))
 }

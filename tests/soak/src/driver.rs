@@ -31,13 +31,14 @@ struct Tally {
     computed: BTreeMap<String, u64>,
     refused: BTreeMap<String, u64>,
     derivatives: BTreeMap<String, u64>,
+    neighbourhoods: BTreeMap<String, u64>,
     failures: Vec<Value>,
     failed: u64,
 }
 
 impl Tally {
     fn cases(&self) -> u64 {
-        let all = [&self.computed, &self.refused, &self.derivatives];
+        let all = [&self.computed, &self.refused, &self.derivatives, &self.neighbourhoods];
         all.iter().flat_map(|counts| counts.values()).sum::<u64>() + self.failed
     }
 
@@ -55,15 +56,19 @@ impl Tally {
             "computed": self.computed,
             "refused": self.refused,
             "derivatives": self.derivatives,
+            "neighbourhoods": self.neighbourhoods,
             "failed": self.failed,
             "failures": self.failures,
         })
     }
 
     fn add(&mut self, batch: &Value) {
-        for (counts, name) in
-            [(&mut self.computed, "computed"), (&mut self.refused, "refused"), (&mut self.derivatives, "derivatives")]
-        {
+        for (counts, name) in [
+            (&mut self.computed, "computed"),
+            (&mut self.refused, "refused"),
+            (&mut self.derivatives, "derivatives"),
+            (&mut self.neighbourhoods, "neighbourhoods"),
+        ] {
             for (operator, count) in batch[name].as_object().into_iter().flatten() {
                 *counts.entry(operator.clone()).or_default() += count.as_u64().unwrap_or(0);
             }
@@ -84,6 +89,7 @@ fn batch(first: u64, count: u64) -> Tally {
             Ok(Outcome::Computed(operator)) => *tally.computed.entry(operator.into()).or_default() += 1,
             Ok(Outcome::Refused(operator)) => *tally.refused.entry(operator.into()).or_default() += 1,
             Ok(Outcome::Derivative(operator)) => *tally.derivatives.entry(operator.into()).or_default() += 1,
+            Ok(Outcome::Neighbour(name)) => *tally.neighbourhoods.entry(name.into()).or_default() += 1,
             Err(what) => tally.fail(seed, &what),
         }
     }

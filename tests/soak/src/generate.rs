@@ -1,5 +1,7 @@
 //! Random calls: mostly ones that fit, some with one thing changed, in sizes from nothing to threads.
 
+mod filtered_act;
+
 use firelu::{ArgValue, DType};
 
 use crate::choices::Choices;
@@ -10,7 +12,7 @@ use crate::signatures::{Array, Request, SIGNATURES, Signature};
 /// The most elements of a tensor that one thread computes; a larger one is worth several.
 const SMALL: usize = 4096;
 /// Enough elements for several tasks of every type.
-const LARGE: usize = 700_000;
+pub const LARGE: usize = 700_000;
 
 /// How many elements the largest tensor of a case has.
 pub fn size(choices: &mut Choices<'_>) -> usize {
@@ -72,6 +74,9 @@ pub fn fitting(signature: &'static Signature, limit: usize, choices: &mut Choice
     let (mut inputs, mut args) = (Vec::new(), Vec::new());
     if signature.operator.starts_with("UpFirDn2d") {
         return upfirdn2d(signature, limit, dtype, other, choices);
+    }
+    if signature.operator.starts_with("FilteredAct") {
+        return filtered_act::request(signature, limit, dtype, other, choices);
     }
     let shape = shape(limit, choices);
     match signature.operator {
@@ -314,7 +319,7 @@ fn change(request: &mut Request, choices: &mut Choices<'_>) {
             let value = wild_value(choices);
             // A padding that could be computed would fill the memory.
             let is_large = matches!(value, ArgValue::Int(number) if number == 1 << 54);
-            if !(is_large && PADS.contains(&request.args[place].0)) {
+            if !(is_large && request.args[place].0.contains("pad_")) {
                 request.args[place].1 = value;
             }
         }

@@ -8,12 +8,15 @@
 #![cfg(unix)]
 
 pub mod arguments;
+pub mod calls;
 pub mod cases;
 pub mod choices;
 pub mod derivatives;
 pub mod generate;
 pub mod memory;
+pub mod modes;
 pub mod outcome;
 pub mod reference;
 pub mod rounding;
+pub mod sharing;
 pub mod signatures;

@@ -9,4 +9,6 @@ pub enum Outcome {
     Refused(&'static str),
     /// The gradient definitions of an operator, run and compared with differences.
     Derivative(&'static str),
+    /// A case of a neighbourhood beside single calls.
+    Neighbour(&'static str),
 }

@@ -76,6 +76,7 @@ pub struct Signature {
 
 const REQUIRED: (Takes, bool) = (Takes::Same, false);
 const ANY: (Takes, bool) = (Takes::Any, false);
+const CHANNELS: (Takes, bool) = (Takes::SameOrSingle, true);
 
 macro_rules! signature {
     ($operator:literal, $inputs:expr, $inplace:expr, $same_bits:expr) => {
@@ -103,6 +104,8 @@ pub static SIGNATURES: &[Signature] = &[
     ),
     signature!("BiasAct", [REQUIRED, (Takes::SameOrSingle, true)], [(0, 0)], false),
     signature!("BiasActGradient", [REQUIRED, REQUIRED, (Takes::SameOrSingle, true)], [(1, 0)], false),
+    signature!("FilteredAct", [REQUIRED, ANY, ANY, CHANNELS, CHANNELS, CHANNELS], [], false),
+    signature!("FilteredActGradient", [REQUIRED, ANY, ANY, CHANNELS, CHANNELS, CHANNELS, REQUIRED], [], false),
     signature!("Sum", [REQUIRED], [(0, 0)], true),
     signature!("Add", [REQUIRED, REQUIRED], [(0, 0), (1, 0)], true),
     signature!("Sub", [REQUIRED, REQUIRED], [(0, 0), (1, 0)], true),

@@ -26,6 +26,15 @@ fn shapes(operator: &str) -> (Vec<Vec<usize>>, Vec<Vec<usize>>) {
         "UpFirDn2d" => (vec![picture, kernel], vec![filtered]),
         "UpFirDn2dGradient" => (vec![filtered, kernel, picture.clone()], vec![picture]),
         "UpFirDn2dKernelGradient" => (vec![picture, filtered, kernel.clone()], vec![kernel]),
+        "FilteredAct" | "FilteredActGradient" => {
+            let mut inputs = vec![picture.clone(), kernel.clone(), kernel];
+            inputs.extend(vec![channels.clone(); 3]);
+            if operator == "FilteredAct" {
+                return (inputs, vec![vec![1, 5, 217, 300]]);
+            }
+            inputs.push(vec![1, 5, 217, 300]);
+            (inputs, vec![picture, channels.clone(), channels.clone(), channels])
+        }
         other => unreachable!("{other} has no shapes here"),
     }
 }
@@ -37,6 +46,12 @@ fn arguments(operator: &str) -> Vec<(&'static str, ArgValue)> {
             [("up_x", 2), ("down_x", 2), ("pad_x0", 1), ("pad_y0", 2), ("pad_y1", 1)]
                 .map(|(name, n)| (name, ArgValue::Int(n)))
                 .into()
+        }
+        name if name.starts_with("FilteredAct") => {
+            let numbers = [("up_x", 2), ("down_x", 2), ("pad_x0", 1), ("pad_y0", 2), ("pad_y1", 1)];
+            let more = [("down_pad_y0", 2), ("down_pad_y1", 1)];
+            let numbers = numbers.into_iter().chain(more).map(|(name, n)| (name, ArgValue::Int(n)));
+            numbers.chain([("act", ArgValue::String("snake".into()))]).collect()
         }
         _ => vec![],
     }

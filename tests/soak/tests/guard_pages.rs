@@ -28,8 +28,19 @@ fn shapes(operator: &str, n: usize) -> Shapes {
         "UpFirDn2d" => (vec![row.clone(), kernel], vec![vec![3, n]]),
         "UpFirDn2dGradient" => (vec![vec![3, n], kernel, row.clone()], vec![row]),
         "UpFirDn2dKernelGradient" => (vec![row, vec![3, n], kernel.clone()], vec![kernel]),
+        "FilteredAct" | "FilteredActGradient" => filtered(operator, [2, 2, n], [2, 4, n]),
         other => unreachable!("{other} has no shapes here"),
     }
+}
+
+/// A picture of two channels between two filters, with numbers for each channel.
+fn filtered(operator: &str, x: [usize; 3], y: [usize; 3]) -> Shapes {
+    let mut inputs: Vec<Vec<usize>> = vec![x.into(), vec![2, 3], vec![2, 3], vec![2], vec![2], vec![2]];
+    if operator == "FilteredAct" {
+        return (inputs, vec![y.into()]);
+    }
+    inputs.push(y.into());
+    (inputs, vec![x.into(), vec![2], vec![2], vec![2]])
 }
 
 fn arguments(operator: &str) -> Vec<(&'static str, ArgValue)> {
@@ -38,6 +49,13 @@ fn arguments(operator: &str) -> Vec<(&'static str, ArgValue)> {
         name if name.starts_with("UpFirDn2d") => [("pad_x0", 1), ("pad_x1", 1), ("pad_y0", 1), ("pad_y1", 1)]
             .map(|(name, n)| (name, ArgValue::Int(n)))
             .into(),
+        name if name.starts_with("FilteredAct") => {
+            let pads = ["pad_x0", "pad_x1", "pad_y0", "pad_y1"];
+            let more = ["down_pad_x0", "down_pad_x1", "down_pad_y0", "down_pad_y1"];
+            let mut args: Vec<_> = pads.into_iter().chain(more).map(|name| (name, ArgValue::Int(1))).collect();
+            args.extend([("act", ArgValue::String("snake".into())), ("axis", ArgValue::Int(0))]);
+            args
+        }
         _ => vec![],
     }
 }

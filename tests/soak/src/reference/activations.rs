@@ -3,6 +3,7 @@
 use firelu::DType;
 
 use super::reduce::{Sums, elements_of};
+use super::uncertain::{Uncertain, product};
 use super::{Bound, Expected, computed};
 use crate::arguments::{Arguments, axis_of};
 use crate::rounding::{largest, spacing, unit};
@@ -14,11 +15,16 @@ const NAMES: [&str; 9] = ["linear", "relu", "lrelu", "tanh", "sigmoid", "elu", "
 /// How many units of the last place a value or a derivative may be off, of the terms that it is the sum of.
 const UNITS: f64 = 16.0;
 
+/// An activation with its numbers.
+pub struct Curve {
+    pub act: &'static str,
+    pub alpha: f64,
+    pub gain: f64,
+    pub clamp: Option<f64>,
+}
+
 struct Call {
-    act: &'static str,
-    alpha: f64,
-    gain: f64,
-    clamp: Option<f64>,
+    curve: Curve,
     axis: i64,
 }
 
@@ -35,7 +41,7 @@ impl Call {
         let gain = args.optional_float("gain", f64::MIN)?.unwrap_or(default);
         let clamp = args.optional_float("clamp", 0.0)?;
         let axis = args.int("axis", 1, i64::MIN..=i64::MAX)?;
-        Ok(Call { act, alpha, gain, clamp, axis })
+        Ok(Call { curve: Curve { act, alpha, gain, clamp }, axis })
     }
 
     /// Each element of X with its bias.
@@ -48,9 +54,12 @@ impl Call {
         let sum = |i: usize| computed(x.dtype, x.values[i] + bias.values[channel(x, axis, i)]);
         Ok((0..x.elements()).map(sum).collect())
     }
+}
 
-    fn value(&self, t: f64) -> Term {
-        let value = match self.act {
+impl Curve {
+    /// The activation itself.
+    fn before_gain(&self, t: f64) -> f64 {
+        match self.act {
             "linear" => t,
             "relu" => {
                 if t < 0.0 {
@@ -90,8 +99,19 @@ impl Call {
                     t * logistic(t)
                 }
             }
-        };
-        Term(self.gain * value, (self.gain * value).abs())
+        }
+    }
+
+    fn value(&self, t: f64) -> Term {
+        let value = self.gain * self.before_gain(t);
+        Term(value, value.abs())
+    }
+
+    /// The bound of a value; also what the gain makes small may have passed the largest number before.
+    fn bound_of(&self, t: f64, magnitude: f64, dtype: DType) -> Bound {
+        let of = bound(dtype, magnitude);
+        let passes = t.is_finite() && self.before_gain(t).abs() >= largest(dtype.compute()) / 2.0;
+        Bound { overflow: of.overflow || passes, ..of }
     }
 
     fn derivative(&self, order: i64, t: f64) -> Term {
@@ -133,6 +153,78 @@ impl Call {
     }
 }
 
+/// What is known of an activation where its argument is not known to the last place.
+impl Curve {
+    /// How much steeper than a line of slope one the activation is at most.
+    fn steepest(&self) -> f64 {
+        let slope = match self.act {
+            "lrelu" => self.alpha.abs().max(1.0),
+            "selu" => SELU * SELU_A,
+            "swish" => 1.1,
+            _ => 1.0,
+        };
+        slope * self.gain.abs()
+    }
+
+    /// How fast the derivative changes at most, but where it jumps.
+    fn bend(&self) -> f64 {
+        let bend = match self.act {
+            "linear" | "relu" | "lrelu" => 0.0,
+            "selu" => SELU * SELU_A,
+            _ => 1.0,
+        };
+        bend * self.gain.abs()
+    }
+
+    /// How far the derivative jumps at zero.
+    fn jump(&self) -> f64 {
+        let jump = match self.act {
+            "relu" => 1.0,
+            "lrelu" => (1.0 - self.alpha).abs(),
+            "selu" => SELU * (SELU_A - 1.0),
+            _ => 0.0,
+        };
+        jump * self.gain.abs()
+    }
+
+    /// The activation before it is clamped.
+    fn uncertain(&self, u: Uncertain, dtype: DType) -> Uncertain {
+        let value = self.value(u.value);
+        let own = self.bound_of(u.value, value.1, dtype);
+        let error = self.steepest() * u.error + own.error;
+        Uncertain { value: value.0, error: if own.overflow && value.0.is_finite() { f64::INFINITY } else { error } }
+    }
+
+    pub fn uncertain_value(&self, u: Uncertain, dtype: DType) -> Uncertain {
+        let of = self.uncertain(u, dtype);
+        match self.clamp {
+            Some(clamp) if !of.value.is_nan() => Uncertain { value: of.value.clamp(-clamp, clamp), ..of },
+            _ => of,
+        }
+    }
+
+    /// A stream times the derivative.
+    pub fn uncertain_slope(&self, stream: Uncertain, u: Uncertain, dtype: DType) -> Uncertain {
+        let of = self.derivative(1, u.value);
+        let smallest = 64.0 * spacing(dtype, 0.0) * (1.0 + u.value.abs().min(1000.0)) * self.gain.abs().max(1.0);
+        let mut error = self.bend() * u.error + bound(dtype, of.1).error + smallest;
+        if u.value.abs() <= u.error {
+            error += self.jump();
+        }
+        let slope = Uncertain { value: of.0, error };
+        let Some(clamp) = self.clamp else { return product(stream, slope, dtype) };
+        let value = self.uncertain(u, dtype);
+        if (value.value.abs() - clamp).abs() <= value.error || !value.error.is_finite() {
+            // Either side of the clamp may be taken.
+            if !stream.value.is_finite() {
+                return Uncertain { value: 0.0, error: f64::INFINITY };
+            }
+            return product(stream, Uncertain { error: error + of.0.abs(), ..slope }, dtype);
+        }
+        if value.value.abs() > clamp { Uncertain { value: 0.0, error: 0.0 } } else { product(stream, slope, dtype) }
+    }
+}
+
 const SELU: f64 = 1.0507009873554805;
 const SELU_A: f64 = 1.6732632423543773;
 
@@ -157,14 +249,17 @@ pub fn bias_act(request: &Request) -> Outputs {
     let call = Call::read(&mut args)?;
     args.finish()?;
     let (x, bias) = (request.input(0).ok_or(Refused)?, request.input(1));
-    let terms: Vec<Term> = call.biased(x, bias)?.into_iter().map(|t| call.value(t)).collect();
-    let clip =
-        |value: f64| call.clamp.map_or(value, |clamp| if value.is_nan() { value } else { value.clamp(-clamp, clamp) });
+    let clip = |value: f64| {
+        call.curve.clamp.map_or(value, |clamp| if value.is_nan() { value } else { value.clamp(-clamp, clamp) })
+    };
+    let arguments = call.biased(x, bias)?;
+    let terms: Vec<Term> = arguments.iter().map(|&t| call.curve.value(t)).collect();
+    let bounds = arguments.iter().zip(&terms).map(|(&t, term)| call.curve.bound_of(t, clip(term.1), x.dtype)).collect();
     Ok(vec![Expected {
         shape: x.shape.clone(),
         dtype: x.dtype,
         values: terms.iter().map(|term| clip(term.0)).collect(),
-        bounds: terms.iter().map(|term| bound(x.dtype, clip(term.1))).collect(),
+        bounds,
     }])
 }
 
@@ -179,12 +274,22 @@ pub fn bias_act_gradient(request: &Request) -> Outputs {
     }
     let (mut values, mut bounds) = (Vec::new(), Vec::new());
     for (i, t) in call.biased(x, bias)?.into_iter().enumerate() {
-        let (derivative, of_value) = (call.derivative(order, t), call.value(t));
+        let (derivative, of_value) = (call.curve.derivative(order, t), call.curve.value(t));
         let mut value = dy.values[i] * derivative.0;
         let mut allowed = bound(x.dtype, (dy.values[i] * derivative.1).abs());
         allowed.overflow |= derivative.1 >= largest(x.dtype.compute()) / 2.0;
         allowed.error += dy.values[i].abs().min(f64::MAX) * bound(x.dtype, derivative.1).error;
-        if let Some(clamp) = call.clamp {
+        // Where the exponential is among the smallest numbers, t and the gain multiply what it has lost.
+        let factor = (1.0 + t.abs().min(1000.0)) * call.curve.gain.abs().max(1.0) * (1.0 + dy.values[i].abs());
+        allowed.error += 64.0 * spacing(x.dtype.compute(), 0.0) * factor.min(f64::MAX);
+        if order > 3 {
+            // Only the first three have a formula here; the shape and what is refused are compared all the same.
+            (value, allowed) = (0.0, Bound { error: f64::INFINITY, overflow: true, nan: true });
+        } else if dy.values[i].is_infinite() && derivative.0.abs() <= bound(x.dtype, derivative.1).error {
+            // The sign of a derivative near zero decides, or that it is zero.
+            (value, allowed) = (0.0, Bound { error: f64::INFINITY, overflow: true, nan: true });
+        }
+        if let Some(clamp) = call.curve.clamp {
             let near = bound(x.dtype, of_value.1).error;
             if (of_value.0.abs() - clamp).abs() <= near {
                 // Either side of the clamp may be taken.

@@ -5,8 +5,11 @@
 mod activations;
 mod elementwise;
 mod exact;
+pub mod filtered_act;
 mod reduce;
+mod uncertain;
 pub mod upfirdn2d;
+mod waves;
 
 use firelu::DType;
 
@@ -68,6 +71,8 @@ pub fn expect(request: &Request) -> Result<Vec<Expected>, Refused> {
         "FusedLeakyReluGradient" => elementwise::fused_leaky_relu_gradient(request),
         "BiasAct" => activations::bias_act(request),
         "BiasActGradient" => activations::bias_act_gradient(request),
+        "FilteredAct" => filtered_act::forward(request),
+        "FilteredActGradient" => filtered_act::gradient(request),
         "Sum" => elementwise::sum(request),
         "Add" => elementwise::binary(request, |a, b| a + b),
         "Sub" => elementwise::binary(request, |a, b| a - b),

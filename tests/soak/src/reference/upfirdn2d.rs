@@ -104,6 +104,40 @@ impl Plan {
         Ok(plan)
     }
 
+    /// The arguments of one of two filters, whose factors and paddings are named after it.
+    pub fn read_side(
+        args: &mut Arguments<'_>,
+        (up, down): (Option<&str>, Option<&str>),
+        (pad, border): (&str, &str),
+        (flip, gain): (bool, f64),
+    ) -> Result<Self, Refused> {
+        let mut pair = |name: Option<&str>| {
+            let mut factor =
+                |axis| name.map_or(Ok(1), |name| args.int(&format!("{name}_{axis}"), 1, 1..=i64::from(i32::MAX)));
+            Ok([factor("x")?, factor("y")?])
+        };
+        let (up, down) = (pair(up)?, pair(down)?);
+        let mut number = |end| args.int(&format!("{pad}_{end}"), 0, i64::MIN..=i64::MAX);
+        let pad = [(number("x0")?, number("x1")?), (number("y0")?, number("y1")?)];
+        let border = BORDERS[args.choice(border, &BORDERS.map(|(_, names)| names))?].0;
+        Ok(Plan { up, down, pad, flip, gain, border })
+    }
+
+    /// The same filter with a gain of one.
+    pub fn without_gain(&self) -> Self {
+        Plan { gain: 1.0, ..*self }
+    }
+
+    /// The least common multiple of how much wider the first of two filters makes a row, and the second narrower.
+    pub fn phases(first: &Plan, second: &Plan) -> i64 {
+        let (up, down) = (first.up[0], second.down[0]);
+        let (mut a, mut b) = (up, down);
+        while b != 0 {
+            (a, b) = (b, a % b);
+        }
+        (up / a).saturating_mul(down)
+    }
+
     /// The length that an axis (0 is the last) gets.
     fn length(&self, axis: usize, input: usize, taps: usize) -> Result<usize, Refused> {
         let wide = |n: i64| i128::from(n);
@@ -214,8 +248,13 @@ impl Plan {
         (if rounded.is_finite() { exact } else { rounded }, rounded == 0.0 && computed(dtype, tap) != 0.0)
     }
 
+    /// Whether a tap, as it is used, is not finite.
+    pub fn has_infinite_taps(&self, dtype: DType, k: &Array) -> bool {
+        k.values.iter().any(|&tap| !self.used_tap(dtype, tap).0.is_finite())
+    }
+
     /// The sums of products of samples and taps: Y of X and K, or dX of dY and K.
-    fn filter(&self, way: Way, samples: &Array, k: &Array, result: Array) -> Expected {
+    pub fn filter(&self, way: Way, samples: &Array, k: &Array, result: Array) -> Expected {
         let used = k.values.iter().map(|&tap| self.used_tap(samples.dtype, tap));
         let (taps, vanished): (Vec<f64>, Vec<bool>) = used.unzip();
         let mut windows = vec![Window::default(); result.elements()];
@@ -243,7 +282,7 @@ impl Plan {
 
 /// The direction of a walk over the products.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Way {
+pub enum Way {
     /// From samples of X to samples of Y.
     Forward,
     /// From samples of dY to samples of dX.
