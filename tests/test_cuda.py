@@ -1,5 +1,6 @@
 """CUDA where there is none, and the tests of `tests/cuda` on the emulated driver, in processes of their own."""
 
+import json
 import os
 import pathlib
 import re
@@ -182,3 +183,23 @@ print(buffer.value.decode().count("a context of device"))
 """
     done = run("-c", code, LD_LIBRARY_PATH=str(EMULATED.parent), FIRELU_EMULATOR_DEVICES="8")
     assert (done.stdout, done.stderr) == ("1\n", "")
+
+
+REPORT = "import sys; from firelu.cli import main; sys.exit(main(['doctor', '--gpu-report', sys.argv[1]]))"
+
+
+@pytest.mark.skipif(REAL, reason="the emulated driver alone is quick and the same everywhere")
+def test_the_report_of_a_gpu(tmp_path):
+    path = tmp_path / "report.json"
+    done = run("-c", REPORT, str(path), LD_LIBRARY_PATH=str(EMULATED.parent), FIRELU_EMULATOR_REPORT="none")
+    assert done.returncode == 0, done.stdout + done.stderr
+    report = json.loads(path.read_text(encoding="utf-8"))
+    assert (report["side_stream"], report["capture"]) == ("right", "goes on")
+    assert len(report["bench"]) == 14
+    assert all(row["milliseconds"] > 0 for row in report["bench"])
+    assert report["selftest"]["comparisons"] > 500
+    assert "results agree" in done.stdout
+    assert "UpFirDn2d blur, float16: " in done.stdout
+    nothing = run("-c", REPORT, str(path), LD_LIBRARY_PATH="")
+    assert nothing.returncode == 1
+    assert "Problem: cuda:0: no CUDA driver library" in nothing.stdout

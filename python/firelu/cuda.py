@@ -7,14 +7,26 @@ from typing import Any
 
 import numpy
 
-from ._firelu import Tensor, cuda_status, from_dlpack, get_cpu_level, get_num_threads, run_operator
+from ._firelu import (
+    Tensor,
+    as_strided,
+    bfloat16_of_bits,
+    bits_of_bfloat16,
+    cuda_status,
+    get_cpu_level,
+    get_num_threads,
+    run_operator,
+    set_cuda_wide_indices,
+)
 from .errors import DeviceError
 
 __all__ = ["cuda_selftest", "devices"]
 
 _DTYPES = ("float16", "bfloat16", "float32", "float64")
 _UNIT = {"float16": 2.0**-11, "bfloat16": 2.0**-8, "float32": 2.0**-24, "float64": 2.0**-53}
-_LAYOUTS = ("row-major", "channels-last")
+_LAYOUTS = ("row-major", "channels-last", "strided")
+_ACTIVATIONS = ("linear", "relu", "lrelu", "tanh", "sigmoid", "elu", "selu", "softplus", "swish")
+_ONE = (1, 1, 2, 2)
 
 _Case = tuple[str, list[tuple[int, ...] | None], dict[str, Any]]
 
@@ -43,40 +55,70 @@ def devices() -> dict[str, str]:
 
 
 def cuda_selftest(device: str = "cuda:0") -> dict[str, Any]:
-    """Run every operator on a CUDA device in every dtype and compare with the CPU.
+    """Run every CUDA kernel that ships on a device, in every dtype, and compare with the CPU.
 
-    Element-wise results must be the same bits; sums must agree within the bound of their rounding. Returns the device's
+    Each operator runs on memory in several orders, with indices of 32 and of 64 bits. Element-wise results must be the
+    same bits; sums must agree within the bound of their rounding. Needs nothing beyond numpy. Returns the device's
     description and the number of comparisons; raises `DeviceError` with the first disagreements. Takes a few seconds.
     """
     disagreements: list[str] = []
     comparisons = 0
     covered: set[str] = set()
-    for dtype in _DTYPES:
-        for name, shapes, args in _cases():
-            # numpy's DLPack has no bfloat16, and its kernels are those of float16 but for the conversion.
-            for layout in _LAYOUTS[:1] if dtype == "bfloat16" else _LAYOUTS:
+    try:
+        for wide in (False, True):
+            set_cuda_wide_indices(wide)
+            for dtype, layout, (name, shapes, args) in _runs(wide):
                 comparisons += 1
                 covered.add(name)
                 if complaint := _compare(device, dtype, layout, name, shapes, args):
                     disagreements.append(f"{name} {dtype} {layout} {shapes} {args}: {complaint}")
+    finally:
+        set_cuda_wide_indices(False)
     if disagreements:
         shown = "\n".join(disagreements[:10])
         raise DeviceError(f"{device}: {len(disagreements)} of {comparisons} comparisons disagree:\n{shown}")
-    description: dict[str, Any] = next((each for each in cuda_status()["devices"] if each["device"] == device), {})
-    return {**description, "driver": cuda_status()["driver"], "comparisons": comparisons, "operators": sorted(covered)}
+    status = cuda_status()
+    description: dict[str, Any] = next((each for each in status["devices"] if each["device"] == device), {})
+    return {**description, "driver": status["driver"], "comparisons": comparisons, "operators": sorted(covered)}
 
 
-def _cases() -> Iterator[_Case]:
+def _runs(wide: bool) -> Iterator[tuple[str, str, _Case]]:
+    """Yield dtypes, layouts and operators; indices of 64 bits make a difference to strided kernels alone."""
+    for dtype in _DTYPES:
+        for layout in ("strided",) if wide else _LAYOUTS:
+            # One shape has every form of the kernels that take any strides.
+            for case in _cases(plain=layout == "row-major"):
+                yield dtype, layout, case
+        for case in _filters(_ONE, _ONE, 161, {"pad_x0": 80, "pad_x1": 80, "pad_y0": 80, "pad_y1": 80}):
+            # More taps than any tile's window holds.
+            yield dtype, "row-major", case
+    if not wide:
+        for dtype in _DTYPES:
+            # Channels side by side, on enough pixels for blocks that go down columns.
+            yield dtype, "channels-last", ("FusedLeakyRelu", [(1, 64, 128, 128), (64,)], {})
+        for case in _large_cases():
+            for dtype in ("float16", "float32"):
+                yield dtype, "row-major", case
+
+
+def _large_cases() -> Iterator[_Case]:
+    """Yield what takes several waves of blocks, and rows that a loader reads in its long form."""
+    yield "LeakyRelu", [(1 << 22,)], {"alpha": 0.2}
+    for shape in ((1, 2, 256, 256), (1, 1, 512, 512)):
+        yield "UpFirDn2d", [shape, (4, 4)], {"pad_x0": 2, "pad_x1": 1, "pad_y0": 2, "pad_y1": 1}
+
+
+def _cases(*, plain: bool) -> Iterator[_Case]:
     """Yield operators with the shapes of their inputs; each kernel that ships is used by one of them."""
     planes, small, odd = (1, 8, 32, 32), (2, 16, 4, 4), (1, 3, 5, 7)
-    for shape in (planes, small, odd):
+    for shape in (planes, small, odd) if plain else (small, odd):
         channels = (shape[1],)
         yield "LeakyRelu", [shape], {"alpha": 0.2}
         yield "LeakyReluGradient", [shape, shape], {"alpha": 0.2}
         yield "FusedLeakyRelu", [shape, channels], {}
         yield "FusedLeakyReluGradient", [shape, shape, channels], {}
         yield "FusedLeakyReluGradient", [shape, None, channels], {}
-        for act in ("linear", "relu", "lrelu", "tanh", "sigmoid", "elu", "selu", "softplus", "swish"):
+        for act in _ACTIVATIONS if plain else _ACTIVATIONS[2:4]:
             yield "BiasAct", [shape, channels], {"act": act, "clamp": 0.75}
             for order in (1, 3):
                 yield "BiasActGradient", [shape, shape, channels], {"act": act, "order": order}
@@ -91,43 +133,75 @@ def _cases() -> Iterator[_Case]:
             yield name, [shape, shape], {}
             yield name, [shape, (shape[1], 1, 1)], {}
         yield "ReduceSum", [shape], {"axes": [0, 2, 3], "scale": 0.5}
+        yield "ReduceSum", [shape], {"axes": [1]}
         yield "ReduceSum", [shape], {}
         yield "BroadcastLike", [(shape[1], 1, 1), shape], {"scale": 0.5}
+        yield "BroadcastLike", [shape, shape], {"scale": 0.5}
         filters = ((1, 1, 4), (2, 1, 4), (1, 2, 4), (3, 2, 5))
         for up, down, taps in filters if shape is planes else filters[:3]:
             args = {"up_x": up, "up_y": up, "down_x": down, "down_y": down, "gain": 1.5}
             args |= {"pad_x0": taps // 2, "pad_x1": taps, "pad_y0": taps // 2 + 1, "pad_y1": taps - 1}
             height, width = ((n * up + taps // 2 + taps - taps) // down + 1 for n in shape[2:])
-            out = (*shape[:2], height, width)
-            yield "UpFirDn2d", [shape, (taps, taps)], args
-            yield "UpFirDn2dGradient", [out, (taps, taps), shape], args
-            yield "UpFirDn2dKernelGradient", [shape, out, (taps, taps)], args
+            yield from _filters(shape, (*shape[:2], height, width), taps, args)
+        padding = {"pad_x0": 2, "pad_x1": 2, "pad_y0": 2, "pad_y1": 2, "border": "reflect"}
+        yield from _filters(shape, shape, 5, padding)
+    yield "FusedLeakyReluGradient", [(1, 64, 32, 32), (1, 64, 32, 32), (64,)], {}
+
+
+def _filters(shape: tuple[int, ...], out: tuple[int, ...], taps: int, args: dict[str, Any]) -> Iterator[_Case]:
+    """Yield a filter and its gradients."""
+    yield "UpFirDn2d", [shape, (taps, taps)], args
+    yield "UpFirDn2dGradient", [out, (taps, taps), shape], args
+    yield "UpFirDn2dKernelGradient", [shape, out, (taps, taps)], args
 
 
 def _values(shape: tuple[int, ...], seed: int) -> numpy.ndarray[Any, Any]:
     return numpy.random.default_rng(seed).uniform(-1, 1, shape)
 
 
+def _tensor(values: numpy.ndarray[Any, Any], dtype: str) -> Tensor:
+    """Make a tensor on the CPU; numpy alone has no bfloat16, and rounds to it by its bits here."""
+    if dtype != "bfloat16":
+        return Tensor(values, dtype=dtype)
+    bits = numpy.ascontiguousarray(values, numpy.float32).view(numpy.uint32)
+    return bfloat16_of_bits(((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16).astype(numpy.uint16))
+
+
+def _array(tensor: Tensor) -> numpy.ndarray[Any, Any]:
+    """Give the values of a tensor on the CPU as float64."""
+    if tensor.dtype != "bfloat16":
+        return numpy.asarray(tensor).astype(numpy.float64)
+    bits = bits_of_bfloat16(tensor).astype(numpy.uint32) << 16
+    values: numpy.ndarray[Any, Any] = bits.view(numpy.float32).astype(numpy.float64)
+    return values
+
+
+def _on_device(values: numpy.ndarray[Any, Any], dtype: str, layout: str, device: str) -> Tensor:
+    """Make a tensor on a device in memory of some order."""
+    shape = values.shape
+    if layout == "channels-last" and len(shape) == 4:
+        _, c, h, w = shape
+        moved = _tensor(numpy.ascontiguousarray(values.transpose(0, 2, 3, 1)), dtype).to(device)
+        return as_strided(moved, shape, (c * h * w, 1, w * c, c))
+    if layout == "strided" and shape:
+        # Every other element along the last axis, and rows with a gap between them.
+        spread = numpy.zeros((*shape[:-1], 2 * shape[-1] + 1))
+        spread[..., : 2 * shape[-1] : 2] = values
+        strides = [int(numpy.prod(spread.shape[axis + 1 :])) for axis in range(len(shape))]
+        return as_strided(_tensor(spread, dtype).to(device), shape, (*strides[:-1], 2))
+    return _tensor(values, dtype).to(device)
+
+
 def _compare(
     device: str, dtype: str, layout: str, name: str, shapes: list[tuple[int, ...] | None], args: dict[str, Any]
 ) -> str:
     """Run one operator on both devices; return a complaint or the empty string."""
-    inputs: list[Any] = []
-    for seed, shape in enumerate(shapes):
-        if shape is None:
-            inputs.append(None)
-            continue
-        x = Tensor(_values(shape, seed), dtype=dtype)
-        if layout == "channels-last" and len(shape) == 4:
-            # The channel axis moves to the end, and the view that moves it back keeps that memory.
-            moved = numpy.ascontiguousarray(numpy.asarray(x).transpose(0, 2, 3, 1))
-            x = from_dlpack(moved.transpose(0, 3, 1, 2))
-        inputs.append(x)
-    expected = run_operator(name, *inputs, **args)
-    got = run_operator(name, *[x if x is None else x.to(device) for x in inputs], **args)
+    values = [None if shape is None else _values(shape, seed) for seed, shape in enumerate(shapes)]
+    expected = run_operator(name, *[x if x is None else _tensor(x, dtype) for x in values], **args)
+    there = [x if x is None else _on_device(x, dtype, layout, device) for x in values]
+    got = run_operator(name, *there, **args)
     for place, (want, have) in enumerate(zip(_tuple(expected), _tuple(got), strict=True)):
-        a = numpy.asarray(want).astype(numpy.float64)
-        b = numpy.asarray(have.to("cpu")).astype(numpy.float64)
+        a, b = _array(want), _array(have.to("cpu"))
         if complaint := _disagreement(a, b, dtype, exact=_is_exact(name, place), terms=_terms(name, shapes)):
             return complaint
     return ""

@@ -1,4 +1,4 @@
-"""Operators on a stream that is being captured, as torch's CUDA graphs do: also where a kernel is used for the first time."""
+"""Operators on a stream that is being captured, also where a kernel is used for the first time."""
 
 import ctypes
 import os

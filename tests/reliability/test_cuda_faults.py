@@ -188,7 +188,7 @@ ONCE = ["cuDriverGetVersion", "cuInit", "cuDeviceGetCount", "cuDeviceGet", "cuDe
 ONCE += ["cuDevicePrimaryCtxRetain", "cuModuleLoadData", "cuModuleGetFunction", "cuEventCreate"]
 ONCE += ["cuMemPoolCreate", "cuMemPoolSetAttribute", "cuThreadExchangeStreamCaptureMode"]
 ALWAYS = ["cuCtxGetCurrent", "cuCtxSetCurrent", "cuMemcpyHtoD", "cuMemcpyDtoH", "cuLaunchKernel"]
-ALWAYS += ["cuStreamSynchronize", "cuPointerGetAttribute", "cuEventRecord", "cuStreamWaitEvent"]
+ALWAYS += ["cuStreamSynchronize", "cuPointerGetAttribute", "cuEventRecord", "cuStreamWaitEvent", "cuMemsetD32Async"]
 
 
 @pytest.mark.parametrize("pools", [True, False])

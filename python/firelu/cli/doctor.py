@@ -18,6 +18,7 @@ from .. import _firelu
 from ..bench.report import processor
 from ..compat.status import lines as compat_lines
 from ..compat.status import status as compat_status
+from . import gpu_report
 from .terminal import Terminal
 
 if TYPE_CHECKING:
@@ -49,17 +50,41 @@ def add_parser(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
     )
     parser.add_argument("--json", action="store_true", help="print everything as one JSON object")
     parser.add_argument("--cuda-selftest", action="store_true", help="run every CUDA kernel on the first GPU")
+    parser.add_argument(
+        "--gpu-report",
+        nargs="?",
+        const="firelu-gpu-report.json",
+        metavar="FILE",
+        help="test and time the first GPU; write FILE (%(const)s) and print a summary to paste into an issue",
+    )
     parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace, terminal: Terminal) -> int:
     """Examine, print, and answer with the exit status."""
+    if options.gpu_report:
+        return _report_gpu(options.gpu_report, terminal)
     report = examine(cuda_selftest=options.cuda_selftest)
     if options.json:
         terminal.line(json.dumps(report, indent=2))
     else:
         _print(report, terminal)
     return 1 if report["problems"] else 0
+
+
+def _report_gpu(path: str, terminal: Terminal) -> int:
+    try:
+        report = gpu_report.gpu_report()
+    except firelu.FireluError as error:
+        terminal.line(f"Problem: {error}")
+        return 1
+    gpu_report.write(report, path)
+    terminal.line(gpu_report.summary(report))
+    terminal.line(f"The file {path} has all of it; please attach it, good or bad.")
+    found = gpu_report.problems(report)
+    for problem in found:
+        terminal.line(f"Problem: {problem}")
+    return 1 if found else 0
 
 
 def examine(*, cuda_selftest: bool = False) -> dict[str, Any]:

@@ -1,5 +1,7 @@
 //! Several operands over one index space: dimensions are merged where every operand steps over them without a gap.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use smallvec::{SmallVec, smallvec};
 
 use crate::devices::cuda::parameters::{Layout, MAX_RANK};
@@ -8,6 +10,19 @@ type Dims = SmallVec<[i64; MAX_RANK]>;
 
 /// Kernels count in 32 bits up to here; threads of the last block may count past the end.
 const NARROW: i64 = (1 << 31) - 1024;
+
+/// Whether kernels that count in 64 bits are used where 32 would do.
+static WIDE: AtomicBool = AtomicBool::new(false);
+
+/// Uses the kernels that count in 64 bits everywhere, so that a test reaches them without memory of that size.
+pub fn set_wide(wide: bool) {
+    WIDE.store(wide, Ordering::Relaxed);
+}
+
+/// Whether kernels that count in 64 bits are wanted everywhere.
+pub fn is_wide() -> bool {
+    WIDE.load(Ordering::Relaxed)
+}
 
 /// Merged dimensions, slowest first, with strides in elements by operand.
 #[derive(Debug, Clone)]
@@ -74,7 +89,7 @@ impl<const N: usize> Merged<N> {
                 reach.saturating_add(stride.saturating_abs().saturating_mul((size - 1).max(0)))
             })
         });
-        if reaches.chain([self.count()]).all(|reach| reach < NARROW) { 32 } else { 64 }
+        if reaches.chain([self.count()]).all(|reach| reach < NARROW) && !is_wide() { 32 } else { 64 }
     }
 
     /// The kernels' form, and what to add to each operand's first element: one piece, or as many as it takes where

@@ -4,6 +4,7 @@ use super::TAPS_HEADER;
 use super::parameters::{KernelGradientParameters, UpFirDn2dParameters};
 use crate::core::dtype::DType;
 use crate::devices::cuda::launch::MAX_BLOCKS;
+use crate::devices::cuda::layout::is_wide;
 use crate::devices::cuda::parameters::{CHUNK, THREADS, suffix};
 
 /// What every device has, less the few bytes that a kernel may hold for itself.
@@ -265,7 +266,7 @@ fn general(dtype: DType, p: UpFirDn2dParameters) -> Option<(Form, UpFirDn2dParam
 fn strided(dtype: DType, mut p: UpFirDn2dParameters) -> (Form, UpFirDn2dParameters) {
     let outputs = p.output_width.saturating_mul(p.output_height).saturating_mul(p.planes);
     p.channels_fastest = i32::from(p.output_strides[1].abs() < p.output_strides[3].abs() && p.channels > 1);
-    let width = if outputs < NARROW { 32 } else { 64 };
+    let width = if outputs < NARROW && !is_wide() { 32 } else { 64 };
     let blocks = (outputs as u64).div_ceil(u64::from(THREADS));
     (Form { kernel: format!("upfirdn2d_strided_{}_{width}", suffix(dtype)), blocks, shared_bytes: 0 }, p)
 }
