@@ -35,7 +35,8 @@ def ddim_sample(
     `alphacums`, shape `[T]`, is the running product of `1 - beta`; `ddim_timesteps` come from
     `make_ddim_timesteps`, or are a number of steps, which then are `"trailing"`.
 
-    `eta` is the share of the noise that is put back: 0 is the deterministic DDIM, 1 is DDPM; that noise comes from `rng` (numpy) or `generator` (torch). With torch, call it under `torch.no_grad()`.
+    `eta` is the share of the noise that is put back: 0 is the deterministic DDIM, 1 is DDPM; that noise comes from
+    `rng` (numpy) or `generator` (torch). With torch, call it under `torch.no_grad()`.
 
     A schedule from `rescale_zero_terminal_snr` has no signal left at its last step: visit that step with `"trailing"`
     steps, and predict `"v"` or `"x0"`, since there the noise says nothing about the data.
