@@ -47,6 +47,23 @@ def test_exact_models_reach_the_data(prediction, eta):
     assert abs(result.mean()) < 0.01
 
 
+def test_a_number_of_steps_is_trailing():
+    alphacums = np.cumprod(1 - np.linspace(1e-4, 2e-2, 1000))
+    x = np.random.default_rng(0).standard_normal((2, 3))
+    visited: list[int] = []
+
+    def model(x, t):
+        visited.append(int(t[0]))
+        return 0.1 * x
+
+    by_number = ddim_sample(model, x, alphacums, 5)
+    assert visited == [999, 799, 599, 399, 199]
+    steps = make_ddim_timesteps("trailing", 5, 1000, verbose=False)
+    np.testing.assert_array_equal(by_number, ddim_sample(model, x, alphacums, steps))
+    with pytest.raises(ValueError, match="make_ddim_timesteps"):
+        ddim_sample(model, x, alphacums, 1001)
+
+
 def test_the_three_predictions_are_the_same_sampler():
     alphacums, steps = schedule(), make_ddim_timesteps("uniform", 10, 1000, verbose=False)
     x = noise_like((8, 3), rng=0)

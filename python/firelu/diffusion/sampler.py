@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ._arrays import is_torch, require_torch, to_float64
-from .sampling import make_ddim_sampling_parameters, noise_like
+from .sampling import make_ddim_sampling_parameters, make_ddim_timesteps, noise_like
 
 PREDICTIONS = ("noise", "v", "x0")
 """What a model may predict for `ddim_sample`."""
@@ -33,8 +33,10 @@ def ddim_sample(
 
     `x`, shape `[B, ...]`, is standard normal noise, numpy or torch; the result is of its kind, dtype and device.
     `alphacums`, shape `[T]`, is the running product of `1 - beta`; `ddim_timesteps` come from
-    `make_ddim_timesteps`. `eta` is the share of the noise that is put back: 0 is the deterministic DDIM, 1 is DDPM;
-    that noise comes from `rng` (numpy) or `generator` (torch). With torch, call it under `torch.no_grad()`.
+    `make_ddim_timesteps`, or are a number of steps, which then are `"trailing"`.
+
+    `eta` is the share of the noise that is put back: 0 is the deterministic DDIM, 1 is DDPM; that noise comes from
+    `rng` (numpy) or `generator` (torch). With torch, call it under `torch.no_grad()`.
 
     A schedule from `rescale_zero_terminal_snr` has no signal left at its last step: visit that step with `"trailing"`
     steps, and predict `"v"` or `"x0"`, since there the noise says nothing about the data.
@@ -42,9 +44,8 @@ def ddim_sample(
     Examples:
         >>> import numpy as np
         >>> alphacums = np.cumprod(1 - np.linspace(1e-4, 2e-2, 1000))
-        >>> steps = np.arange(49, 1000, 50)
         >>> x = np.random.default_rng(0).standard_normal((2, 3))
-        >>> ddim_sample(lambda x, t: np.ones_like(x), x, alphacums, steps, prediction="x0").round(1)
+        >>> ddim_sample(lambda x, t: np.ones_like(x), x, alphacums, 20, prediction="x0").round(1)
         array([[1., 1., 1.],
                [1., 1., 1.]])
     """
@@ -55,8 +56,11 @@ def ddim_sample(
         x = np.asarray(x)
     if x.ndim == 0:
         raise ValueError(f"{function}: x must have a batch dimension, got a number")
+    products = to_float64(function, "alphacums", alphacums)
     steps = np.asarray(ddim_timesteps.cpu() if is_torch(ddim_timesteps) else ddim_timesteps)
-    coefficients = make_ddim_sampling_parameters(to_float64(function, "alphacums", alphacums), steps, eta, False)
+    if steps.ndim == 0 and steps.dtype.kind in "iu":
+        steps = make_ddim_timesteps("trailing", int(steps), len(products), verbose=False)
+    coefficients = make_ddim_sampling_parameters(products, steps, eta, False)
     sigmas, alphas, alphas_prev = (part.tolist() for part in coefficients)  # plain floats leave x's dtype as it is
     if prediction == "noise" and min(alphas) == 0:
         raise ValueError(f"{function}: no signal is left at step {steps[-1]}: the model must predict 'v' or 'x0' there")
