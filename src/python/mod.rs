@@ -12,6 +12,7 @@ mod errors;
 mod exchange;
 mod foreign;
 mod interop;
+mod resampling;
 mod run;
 mod schema;
 mod settings;
@@ -27,6 +28,7 @@ fn _firelu(module: &Bound<'_, PyModule>) -> PyResult<()> {
     crate::devices::cpu::parallel::INTERRUPT_CHECK.get_or_init(|| run::interrupted);
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     run::register(module)?;
+    resampling::register(module)?;
     schema::register(module)?;
     definitions::register(module)?;
     settings::register(module)?;
