@@ -13,7 +13,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 
 # From the top down: a layer uses what stands to its right, never what stands to its left.
-LAYERS = ["python", "graph", "registry", "operators", "filters", "devices", "core"]
+LAYERS = ["python", "graph", "registry", "operators", "resampling", "filters", "devices", "core"]
 # The crates of the repository, by the name that others use.
 MANIFESTS = [ROOT / "Cargo.toml", *(ROOT / "src").rglob("Cargo.toml"), *(ROOT / "tests").glob("*/Cargo.toml")]
 CRATES = {
@@ -25,7 +25,7 @@ CRATES = {
 
 # What only some files may name, and why they.
 DOORS = {
-    r"\b(pyo3|numpy)::": {r"src/python/((tensor|interop)/)?\w+\.rs": "the only code that knows Python"},
+    r"\b(pyo3|numpy)::": {r"src/python/((tensor|interop|resampling)/)?\w+\.rs": "the only code that knows Python"},
     r"\bcudarc\b": {r"src/devices/cuda/\w+\.rs": "the only code that talks to the driver"},
     r"\brayon\b": {r"src/devices/cpu/parallel\.rs": "one place decides how work is split between threads"},
     r"\blibc\b": {

@@ -160,26 +160,28 @@ pub fn parse_dtype(operator: &str, object: &Bound<'_, PyAny>) -> PyResult<DType>
 
 /// Where an array's elements are. Read from numpy's own record, which a subclass cannot lie about.
 pub fn parts_of(array: &Bound<'_, PyUntypedArray>, dtype: DType) -> Parts {
-    // SAFETY: the array object is alive; its record is read under the interpreter's lock.
-    let pointer = unsafe { (*_PyArray_GET_ITEM_DATA(array.as_array_ptr())).data.cast::<u8>() };
     Parts {
-        pointer,
+        pointer: data_of(array),
         kind: TensorType::new(array.shape(), dtype),
         strides: Strides::from_slice(array.strides()),
         device: Device::Cpu,
     }
 }
 
+/// Where an array's memory begins.
+pub fn data_of(array: &Bound<'_, PyUntypedArray>) -> *mut u8 {
+    // SAFETY: the array object is alive; its record is read under the interpreter's lock.
+    unsafe { (*_PyArray_GET_ITEM_DATA(array.as_array_ptr())).data.cast() }
+}
+
 /// Whether an array's elements are still where these parts, once taken from it, say.
 pub fn is_at(array: &Bound<'_, PyUntypedArray>, parts: &Parts) -> bool {
-    // SAFETY: as in `parts_of`.
-    let pointer = unsafe { (*_PyArray_GET_ITEM_DATA(array.as_array_ptr())).data.cast::<u8>() };
-    pointer == parts.pointer && array.shape() == &parts.kind.shape[..] && array.strides() == &parts.strides[..]
+    data_of(array) == parts.pointer && array.shape() == &parts.kind.shape[..] && array.strides() == &parts.strides[..]
 }
 
 /// Whether an array may be written to.
 pub fn is_writeable(array: &Bound<'_, PyUntypedArray>) -> bool {
-    // SAFETY: as in `parts_of`.
+    // SAFETY: as in `data_of`.
     unsafe { (*_PyArray_GET_ITEM_DATA(array.as_array_ptr())).flags & npyffi::NPY_ARRAY_WRITEABLE != 0 }
 }
 

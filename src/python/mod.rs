@@ -10,6 +10,7 @@ mod entry;
 mod errors;
 mod foreign;
 mod interop;
+mod resampling;
 mod run;
 mod schema;
 mod settings;
@@ -25,6 +26,7 @@ fn _firelu(module: &Bound<'_, PyModule>) -> PyResult<()> {
     crate::devices::cpu::parallel::INTERRUPT_CHECK.get_or_init(|| run::interrupted);
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     run::register(module)?;
+    resampling::register(module)?;
     schema::register(module)?;
     definitions::register(module)?;
     settings::register(module)?;

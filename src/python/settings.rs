@@ -6,7 +6,7 @@ use firelu_guarded::guarded;
 use numpy::PyUntypedArray;
 use pyo3::exceptions::PyRuntimeWarning;
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
+use pyo3::types::{PyDict, PyTuple};
 
 use super::errors::{self, raise};
 use super::{arrays, entry};
@@ -54,6 +54,15 @@ fn whole_number(function: &str, argument: &str, value: &Bound<'_, PyAny>, takes:
         let message = format!("{function}: {argument}: got {}, takes {takes}", short_repr(value));
         errors::new(value.py(), "ArgumentError", message)
     })
+}
+
+/// Call a function with so many threads for what this thread calls meanwhile, whatever the process has.
+#[guarded]
+#[pyfunction]
+fn call_with_threads<'py>(threads: &Bound<'py, PyAny>, function: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    let takes = format!("1 to {}", environment::MOST_THREADS);
+    let threads = whole_number("call_with_threads", "threads", threads, &takes)?.clamp(1, environment::MOST_THREADS);
+    parallel::with_threads(threads, || entry::call(function, &PyTuple::empty(function.py()), None))
 }
 
 /// What the number of threads comes from: "set_num_threads", an environment variable's name, or
@@ -186,6 +195,7 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(operators, module)?)?;
     module.add_function(wrap_pyfunction!(get_num_threads, module)?)?;
     module.add_function(wrap_pyfunction!(set_num_threads, module)?)?;
+    module.add_function(wrap_pyfunction!(call_with_threads, module)?)?;
     module.add_function(wrap_pyfunction!(num_threads_source, module)?)?;
     module.add_function(wrap_pyfunction!(environment_problems, module)?)?;
     module.add_function(wrap_pyfunction!(get_cpu_level, module)?)?;

@@ -19,8 +19,9 @@ ALLOWED = {
     r"src/filters/loops/(short/)?\w+\.rs": "arithmetic on pointers to rows; the contract stands in loops/mod.rs",
     r"src/filters/levels/\w+\.rs": "registers, and the loops compiled for them",
     r"src/filters/tests/\w+\.rs": "tests keep the contract of the loops that they call",
+    r"src/resampling/\w+\.rs": "rows of arrays, and registers of columns between the filters",
     r"src/operators/\w+/(cpu|cuda)(\.rs|/\w+\.rs)": "kernels: from checked tensors to memory",
-    r"src/python/((tensor|interop)/)?\w+\.rs": "the bridge to Python's memory",
+    r"src/python/((tensor|interop|resampling)/)?\w+\.rs": "the bridge to Python's memory",
 }
 
 

@@ -1,12 +1,23 @@
-"""Resampling as image libraries do it: the same kernel against the same kernel, in float32 planes and in uint8."""
+"""Resampling as image libraries do it: the same kernel against the same kernel, in float32 planes and in uint8.
+
+``python -m firelu.bench.resampling_cases --write docs/resample.md`` writes the table of that page.
+"""
 
 from __future__ import annotations
 
+import argparse
+import platform
+import sys
+import time
 from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from statistics import median
 from typing import Any
 
 import numpy as np
 
+from .._firelu import get_num_threads
 from ..resampling import resample
 from .measure import Array, Case, Run
 from .peers import installed
@@ -52,6 +63,11 @@ def pixels_peers(x: Array, size: tuple[int, int], kernel: str) -> dict[str, Run]
         peers["Pillow"] = lambda: np.asarray(picture.resize(size[::-1], name))
     if kernel == "box" and (cv2 := installed("cv2")):
         peers["OpenCV INTER_AREA"] = lambda: cv2.resize(x, size[::-1], interpolation=cv2.INTER_AREA)
+    if kernel in _TORCH and (functional := installed("torch.nn.functional")):
+        tensor = installed("torch").from_numpy(x).permute(2, 0, 1)[None]
+        peers["torch antialias"] = lambda: (
+            functional.interpolate(tensor, size, mode=_TORCH[kernel], antialias=True)[0].permute(1, 2, 0).numpy()
+        )
     if kernel == "lanczos3" and (cv2 := installed("cv2")):
         # Eight taps whatever the factor: shrinking aliases.
         peers["OpenCV INTER_LANCZOS4"] = lambda: cv2.resize(x, size[::-1], interpolation=cv2.INTER_LANCZOS4)
@@ -90,3 +106,95 @@ def resampling_cases(side: int = SIDE) -> Iterator[tuple[str, Build]]:
 
             yield name, planes
             yield f"{name} uint8", pixels
+
+
+# Away from the border, where others leave taps out, and within which the widest kernel here ends.
+_MARGIN = 64
+_START, _END = "<!-- table: start -->", "<!-- table: end -->"
+
+
+def _error(result: Array, exact: Array, axes: tuple[int, int], margin: int) -> float:
+    """Give the root of the mean square of the differences inside."""
+    inside = [slice(None)] * exact.ndim
+    for axis in axes:
+        inside[axis] = slice(margin, -margin)
+    difference = np.asarray(result, np.float64)[tuple(inside)] - exact[tuple(inside)]
+    return float(np.sqrt(np.mean(difference**2)))
+
+
+def _ratio(ours: Run, theirs: Run, turns: int) -> tuple[float, float, float]:
+    """Give the median of our time over theirs, turn by turn, and both medians in milliseconds."""
+    ours(), theirs()
+    times: list[tuple[float, float]] = []
+    for _ in range(turns):
+        start = time.perf_counter()
+        ours()
+        middle = time.perf_counter()
+        theirs()
+        times.append((middle - start, time.perf_counter() - middle))
+    mine, other = zip(*times, strict=True)
+    return median(a / b for a, b in times), 1e3 * median(mine), 1e3 * median(other)
+
+
+def table(side: int, turns: int) -> Iterator[str]:
+    """Yield the lines of the table: times on a picture of this side, errors on a smaller one."""
+    yield "| | factor | kernel | against | ours, ms | theirs, ms | ours / theirs | our error | their error |"
+    yield "|---|---|---|---|---|---|---|---|---|"
+    rng = np.random.default_rng(0)
+    kinds: list[tuple[str, tuple[int, int], Any, Callable[[int], Array]]] = [
+        ("float32 planes", (1, 2), planes_peers, lambda n: rng.random((3, n, n), np.float32)),
+        ("uint8 pixels", (0, 1), pixels_peers, lambda n: rng.integers(0, 256, (n, n, 3), np.uint8)),
+    ]
+    for kind, axes, peers, make in kinds:
+        large, small = make(side), make(min(side, 384))
+        for up, down in FACTORS:
+            for kernel in _PILLOW:
+                margin = max(2, _MARGIN * up // down // 2)
+
+                def ours(x: Array, up: int = up, down: int = down, kernel: str = kernel, axes: Any = axes) -> Array:
+                    result: Array = resample(x, up, down, axes=axes, kernel=kernel)
+                    return result
+
+                exact = ours(small.astype(np.float64))
+                if small.dtype == np.uint8:
+                    exact = exact.clip(0, 255)
+                sizes = [
+                    tuple(-(-n * up // down) for n in (x.shape[axes[0]], x.shape[axes[1]])) for x in (large, small)
+                ]
+                fast, checked = peers(large, sizes[0], kernel), peers(small, sizes[1], kernel)
+                mine = _error(ours(small), exact, axes, margin)
+                for name, run in fast.items():
+                    slow = name.startswith(("scikit", "scipy"))
+                    ratio, us, them = _ratio(partial(ours, large), run, 1 if slow else turns)
+                    their = _error(checked[name](), exact, axes, margin)
+                    yield (
+                        f"| {kind} | {up}/{down} | {kernel} | {name} | {us:.1f} | {them:.1f} | {ratio:.2f} "
+                        f"| {mine:.2g} | {their:.2g} |"
+                    )
+
+
+def main(arguments: list[str]) -> int:
+    """Print the table, or write it between its marks on a page."""
+    parser = argparse.ArgumentParser(prog="python -m firelu.bench.resampling_cases", description=__doc__)
+    parser.add_argument("--side", type=int, default=SIDE, help=f"the side of the pictures ({SIDE})")
+    parser.add_argument("--turns", type=int, default=7, help="how many turns (7)")
+    parser.add_argument("--write", type=Path, metavar="PAGE", help="a page with the marks of the table")
+    options = parser.parse_args(arguments)
+    lines = []
+    for line in table(options.side, options.turns):
+        print(line, flush=True)
+        lines.append(line)
+    if options.write:
+        page = options.write.read_text(encoding="utf-8")
+        before, _, rest = page.partition(_START)
+        _, found, after = rest.partition(_END)
+        if not found:
+            parser.error(f"{options.write} has no marks {_START} and {_END}")
+        machine = f"Measured on {platform.machine()}, {get_num_threads()} threads, side {options.side}."
+        text = "\n".join([before + _START, "", machine, "", *lines, "", _END + after])
+        options.write.write_text(text, encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

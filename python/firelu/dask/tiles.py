@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol
 
 import dask.array as da
@@ -12,6 +13,7 @@ import numpy as np
 from dask.base import tokenize
 from dask.highlevelgraph import HighLevelGraph
 
+from .. import _firelu
 from ..resampling.bands import Range
 from ..resampling.polyphase import Polyphase
 from ..resampling.tiling import TiledAxis
@@ -53,8 +55,9 @@ def cut(block: Array, slices: tuple[slice, ...]) -> Array:
 
 
 def run_tile(tiling: Tiling, pieces: Any, windows: Sequence[Range]) -> Array:
-    """Compute one tile; a function of a module, so that it pickles by name."""
-    return tiling(pieces, windows)
+    """Compute one tile, on the one thread that dask gave it; a function of a module, so that it pickles by name."""
+    result: Array = _firelu.call_with_threads(1, partial(tiling, pieces, windows))
+    return result
 
 
 def tiled(name: str, x: da.Array, tiling: Tiling, token: Any) -> da.Array:

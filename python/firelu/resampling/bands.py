@@ -1,14 +1,14 @@
-"""A whole array, or a tile of one, resampled axis after axis, some outputs at a time."""
+"""A whole array, or a tile of one, resampled: two axes at once by the compiled loops, further ones before them."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 from typing import Any
 
 import numpy as np
 
-from .borders import border_indices
-from .filtering import filter_axis
+from .. import _firelu
 from .polyphase import Polyphase
 
 Array = np.ndarray[Any, Any]
@@ -16,10 +16,8 @@ Array = np.ndarray[Any, Any]
 Filters = Sequence[tuple[int, Polyphase]]
 Range = tuple[int, int]
 
-# What is in work between two axes: about what the second-level caches of a few cores hold.
-_BAND_BYTES = 2**21
-# What may be in work where a band of that size would be of too few rows.
-_MOST_BYTES = 2**25
+# What is in work between the first of three axes and the others.
+_BAND_BYTES = 2**22
 
 
 def computed_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
@@ -41,82 +39,91 @@ def resample_tile(
     beyond the ends of the whole array, which are the tile's own ends there, and follows the border's rule.
     Every output is summed in the order of its taps, whatever tile it is computed in: tiles do not change a bit.
     """
-    work = computed_dtype(tile.dtype)
-    for blocks in _blocks(tile, target, filters):
-        inner, places = tile[blocks], target[blocks]
-        axis, polyphase = filters[0]
-        for start, stop in _bands(inner, places, filters, windows[0]):
-            origin, rows = _extended(inner, axis, origins[0], polyphase.inputs_of(start, stop), border)
-            written = _part(places, axis, start - windows[0][0], stop - windows[0][0])
-            band, ranges = rows.astype(work, copy=False), ((start, stop), *windows[1:])
-            _resample_band(band, filters, (origin, *origins[1:]), ranges, border, written)
+    if not target.size:
+        return
+    if len(filters) <= 2:
+        starts = [start for start, _ in windows]
+        _filter(tile, filters, list(zip(origins, starts, strict=True)), border, target)
+        return
+    axis, _ = filters[0]
+    for start, stop in _bands(target, axis, windows[0]):
+        shape = list(tile.shape)
+        shape[axis] = stop - start
+        band = np.empty(shape, computed_dtype(tile.dtype))
+        _filter(tile, filters[:1], [(origins[0], start)], border, band)
+        written = target[(slice(None),) * axis + (slice(start - windows[0][0], stop - windows[0][0]),)]
+        resample_tile(band, filters[1:], origins[1:], windows[1:], border, written)
 
 
-def _resample_band(
-    band: Array,
-    filters: Filters,
-    origins: Sequence[int],
-    windows: Sequence[Range],
-    border: str,
-    target: Array,
-) -> None:
-    """Filter one axis after the other; the first axis is extended by the border's rule already."""
-    for number, (axis, polyphase) in enumerate(filters):
-        start, stop = windows[number]
-        origin = origins[number]
-        if number:
-            origin, band = _extended(band, axis, origin, polyphase.inputs_of(start, stop), border)
-        last = number == len(filters) - 1
-        if last and target.dtype == band.dtype:
-            result = target
-        else:
-            result = np.empty((*band.shape[:axis], stop - start, *band.shape[axis + 1 :]), band.dtype)
-        filter_axis(band, axis, polyphase, (origin, start, stop), result)
-        band = result
-    if band is not target:
-        _round_to(band, target)
+def _filter(tile: Array, filters: Filters, places: list[tuple[int, int]], border: str, target: Array) -> None:
+    """Filter one or two axes; ``places`` are the first input and the first output of each."""
+    last = filters[-1][0]
+    # Samples of a column, next to each other: where they are many, a single filter takes rows of them as they are.
+    channels = prod(tile.shape[last + 1 :])
+    along = len(filters) == 2 or channels < _SHORT_ROW
+    source = tile if _is_dense_from(tile, last if along else last + 1) else np.ascontiguousarray(tile)
+    result = target if _is_dense_from(target, last if along else last + 1) else np.empty(target.shape, target.dtype)
+    if len(filters) == 1 and along:
+        rows = result.reshape(-1, result.shape[last], channels)
+        _filter_rows(source.reshape(-1, source.shape[last], channels), filters[0][1], places[0], border, rows)
+        if not np.may_share_memory(rows, result):
+            result[...] = rows.reshape(result.shape)
+    else:
+        described = [_described(axis, each, place) for (axis, each), place in zip(filters, places, strict=True)]
+        _firelu.resample_tile(source, result, (source.dtype.name, result.dtype.name), described, border, along)
+    if result is not target:
+        target[...] = result
 
 
-def _round_to(values: Array, target: Array) -> None:
-    """Round to the target's type: to the nearest, half to even; integers are clipped to their range."""
-    if target.dtype.kind == "u":
-        np.rint(values, out=values)
-        np.clip(values, 0, np.iinfo(target.dtype).max, out=values)
-    with np.errstate(over="ignore", under="ignore"):
-        np.copyto(target, values, casting="unsafe")
+def _described(axis: int, each: Polyphase, place: tuple[int, int]) -> Any:
+    return axis, (each.up, each.down, each.first), each.taps, place
 
 
-def _extended(array: Array, axis: int, origin: int, needed: Range, border: str) -> tuple[int, Array]:
-    """Give the needed places of an axis, as far as they have samples, and which place is the first."""
-    length = array.shape[axis]
-    start, stop = needed[0] - origin, needed[1] - origin
-    inside = max(start, 0), max(min(stop, length), max(start, 0))
-    if border == "constant" or inside == (start, stop):
-        return origin + inside[0], _part(array, axis, *inside)
-    return needed[0], array.take(border_indices(start, stop, length, border), axis)
+def _filter_rows(source: Array, polyphase: Polyphase, place: tuple[int, int], border: str, target: Array) -> None:
+    """Filter the middle one of three axes. Rows are computed beside each other; few long ones are cut into pieces."""
+    names, (origin, start) = (source.dtype.name, target.dtype.name), place
+    outputs = target.shape[1]
+    piece = outputs // _PIECES // polyphase.up * polyphase.up
+    if len(source) >= _SHORT_ROW or piece < _SHORT_ROW:
+        _firelu.resample_tile(source, target, names, [_described(1, polyphase, place)], border, True)
+        return
+    # All pieces but the first and the last ones, to which what lies beyond the ends may matter.
+    needed = polyphase.inputs_of(start + piece, start + 2 * piece)
+    step, length = piece // polyphase.up * polyphase.down, needed[1] - needed[0]
+    count = min(_PIECES - 2, (origin + source.shape[1] - needed[1]) // step + 1) if needed[0] >= origin else 0
+    middle = piece, piece * (1 + max(0, count))
+    for row, written in zip(source, target, strict=True):
+        if count > 0:
+            shape, strides = (count, length, row.shape[1]), (step * row.strides[0], *row.strides)
+            pieces = np.lib.stride_tricks.as_strided(row[needed[0] - origin :], shape, strides, writeable=False)
+            made = written[slice(*middle)].reshape(count, piece, row.shape[1])
+            described = _described(1, polyphase, (needed[0], start + piece))
+            _firelu.resample_tile(pieces, made, names, [described], border, True)
+        for first, end in ((0, middle[0]), (middle[1], outputs)):
+            described = _described(1, polyphase, (origin, start + first))
+            _firelu.resample_tile(row[None], written[None, first:end], names, [described], border, True)
 
 
-def _part(array: Array, axis: int, start: int, stop: int) -> Array:
-    return array[(slice(None),) * axis + (slice(start, stop),)]
+# Rows shorter than this are too short to be summed as rows, and fewer too few to be computed beside each other.
+_SHORT_ROW = 16
+# Into how many pieces a long row is cut.
+_PIECES = 64
 
 
-def _blocks(tile: Array, target: Array, filters: Filters) -> list[slice]:
-    """Cut the first axis, where it is not filtered, so that a block with all its rows is little."""
-    if filters[0][0] == 0:
-        return [slice(None)]
-    count = tile.shape[0]
-    size = _BAND_BYTES // max(1, max(tile.size, target.size) // max(1, count) * 4)
-    size = max(1, min(count, size))
-    return [slice(first, first + size) for first in range(0, count, size)]
+def _is_dense_from(array: Array, axis: int) -> bool:
+    """Whether the axes from this one on lie in memory as one, in steps of whole samples."""
+    step = array.itemsize
+    if any(stride % step for stride in array.strides):
+        return False
+    for length, stride in zip(array.shape[axis:][::-1], array.strides[axis:][::-1], strict=True):
+        if length > 1 and stride != step:
+            return False
+        step *= length
+    return True
 
 
-def _bands(tile: Array, target: Array, filters: Filters, window: Range) -> list[Range]:
+def _bands(target: Array, axis: int, window: Range) -> list[Range]:
     """Cut the outputs of the first filter so that what is in work is little."""
-    axis, polyphase = filters[0]
-    row = 4 * max(1, tile.size // max(1, tile.shape[axis]), target.size // max(1, target.shape[axis]))
-    rows = max(1, _BAND_BYTES // (row * max(1, polyphase.down // polyphase.up)))
-    # Neighbours convert the inputs that they share twice: unless that takes much memory, few are shared.
-    span = len(polyphase.taps) // polyphase.down + 1
-    if 3 * row * len(polyphase.taps) // polyphase.up <= _MOST_BYTES:
-        rows = max(rows, 2 * span)
+    row = 4 * max(1, target.size // target.shape[axis])
+    rows = max(1, _BAND_BYTES // row)
     return [(first, min(first + rows, window[1])) for first in range(*window, rows)]
