@@ -65,17 +65,22 @@ template <typename T> __device__ __forceinline__ void sum_vectors(const SumParam
 
 template <typename T, typename Index> __device__ __forceinline__ void sum_strided(const StridedSumParameters &p) {
     using C = Compute<T>;
-    const Index index = thread_index<Index>();
-    if (index >= Index(p.layout.count)) return;
-    i64 offsets[2];
-    locate(p.layout, index, offsets);
-    C sum = widen(pointer<const T>(p.input)[offsets[1]]);
-    if (p.accumulator_in) sum = pointer<const C>(p.accumulator_in)[index] + sum;
-    if (p.accumulator_out) {
-        pointer<C>(p.accumulator_out)[index] = sum;
-    } else {
-        pointer<T>(p.output)[offsets[0]] = narrow<T>(sum);
-    }
+    T values[ELEMENTS];
+    C before[ELEMENTS];
+    const auto load = [&](int e, Index index, const i64 (&offsets)[2]) {
+        values[e] = pointer<const T>(p.input)[offsets[1]];
+        if (p.accumulator_in) before[e] = pointer<const C>(p.accumulator_in)[index];
+    };
+    const auto store = [&](int e, Index index, const i64 (&offsets)[2]) {
+        C sum = widen(values[e]);
+        if (p.accumulator_in) sum = before[e] + sum;
+        if (p.accumulator_out) {
+            pointer<C>(p.accumulator_out)[index] = sum;
+        } else {
+            pointer<T>(p.output)[offsets[0]] = narrow<T>(sum);
+        }
+    };
+    for_each_element<2, Index>(p.layout, load, store);
 }
 
 #define VECTOR(suffix, T)                                                                                              \

@@ -24,6 +24,7 @@ import tempfile
 import zipfile
 from pathlib import Path
 
+import disassembly
 from definedness import complaints
 
 HERE = Path(__file__).resolve().parent
@@ -55,6 +56,11 @@ ASSEMBLER_PACKAGES = (
     "nvidia-cuda-nvcc==13.3.73",
     "nvidia-cuda-nvcc==13.4.92",
 )
+
+# The disassembler for the check of the machine code, and the architectures that are looked at.
+DISASSEMBLER_PACKAGE = "nvidia-cuda-nvdisasm==13.4.92"
+DISASSEMBLED = ("sm_80", "sm_90")
+DISASSEMBLED_WITH = "ptxas-12.9.86"
 
 
 def sha256(data: bytes) -> str:
@@ -278,6 +284,20 @@ def check_assemblers(toolchain: Path, *, every: bool) -> None:
     print(f"{len(jobs)} assemblies without a spill")
 
 
+def check_machine_code(toolchain: Path) -> None:
+    """Look into what the assembler makes of every module."""
+    tools = toolchain / "assemblers" / DISASSEMBLED_WITH, toolchain / "nvdisasm"
+    jobs = [(architecture, module) for architecture in DISASSEMBLED for module in sorted(OUTPUT.glob("*.ptx"))]
+    found = [
+        f"{architecture} {complaint}"
+        for architecture, module in jobs
+        for complaint in disassembly.complaints(disassembly.disassemble(*tools, architecture, module))
+    ]
+    if found:
+        raise SystemExit("\n".join(found))
+    print(f"{len(jobs)} modules as machine code: no local memory, loads under way together as planned")
+
+
 def fetch(toolchain: Path) -> None:
     """Install the compiler and every assembler from PyPI."""
     pip = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check"]
@@ -286,17 +306,18 @@ def fetch(toolchain: Path) -> None:
         # One command: a second one would not merge into the same namespace package.
         subprocess.run([*pip, "install", "--no-deps", "--target", compiler, *COMPILER_PACKAGES], check=True)
     assemblers.mkdir(parents=True, exist_ok=True)
-    for package in ASSEMBLER_PACKAGES:
-        destination = assemblers / f"ptxas-{package.split('==')[1]}"
+    tools = {package: (assemblers / f"ptxas-{package.split('==')[1]}", "/bin/ptxas") for package in ASSEMBLER_PACKAGES}
+    tools[DISASSEMBLER_PACKAGE] = (toolchain / "nvdisasm", "/bin/nvdisasm")
+    for package, (destination, program) in tools.items():
         if destination.exists():
             continue
         with tempfile.TemporaryDirectory() as directory:
             subprocess.run([*pip, "download", "--no-deps", "--dest", directory, package], check=True)
             with zipfile.ZipFile(next(Path(directory).glob("*.whl"))) as wheel:
-                name = next(n for n in wheel.namelist() if n.endswith("/bin/ptxas"))
+                name = next(n for n in wheel.namelist() if n.endswith(program))
                 destination.write_bytes(wheel.read(name))
         destination.chmod(0o755)
-    print(f"compiler and {len(ASSEMBLER_PACKAGES)} assemblers are ready")
+    print(f"compiler, {len(ASSEMBLER_PACKAGES)} assemblers and disassembler are ready")
 
 
 def main() -> None:
@@ -314,6 +335,7 @@ def main() -> None:
         if (arguments.toolchain / "compiler").exists():
             check_rebuild(arguments.toolchain)
             check_assemblers(arguments.toolchain, every=arguments.command == "check-all")
+            check_machine_code(arguments.toolchain)
         else:
             print("no toolchain (`python cuda/build.py fetch`): neither rebuilt nor assembled")
 

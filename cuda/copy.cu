@@ -3,11 +3,10 @@
 #include "parameters/copy.cuh"
 
 template <typename T, typename Index> __device__ __forceinline__ void copy(const CopyParameters &p) {
-    const Index index = thread_index<Index>();
-    if (index >= Index(p.layout.count)) return;
-    i64 offsets[2];
-    locate(p.layout, index, offsets);
-    pointer<T>(p.output)[offsets[0]] = pointer<const T>(p.input)[offsets[1]];
+    T values[ELEMENTS];
+    const auto load = [&](int e, Index, const i64 (&offsets)[2]) { values[e] = pointer<const T>(p.input)[offsets[1]]; };
+    const auto store = [&](int e, Index, const i64 (&offsets)[2]) { pointer<T>(p.output)[offsets[0]] = values[e]; };
+    for_each_element<2, Index>(p.layout, load, store);
 }
 
 #define STRIDED(suffix, T, width, Index)                                                                               \

@@ -191,14 +191,20 @@ template <typename T, typename Function> __device__ __forceinline__ void columns
 template <typename T, typename Index, typename Function>
 __device__ __forceinline__ void strided(const StridedFusedParameters &p) {
     using C = Compute<T>;
-    const Index index = thread_index<Index>();
-    if (index >= Index(p.layout.count)) return;
-    i64 offsets[4];
-    locate(p.layout, index, offsets);
     const Function function{C(p.alpha), C(p.scale)};
-    const C bias = p.bias ? load_bias<T>(p.bias, i32(p.bias_type), offsets[3]) : no_bias<C>();
-    const C dy = Function::GRADIENT && p.gradient ? widen(pointer<const T>(p.gradient)[offsets[2]]) : no_bias<C>();
-    pointer<T>(p.output)[offsets[0]] = narrow<T>(function(widen(pointer<const T>(p.input)[offsets[1]]), dy, bias));
+    const bool has_gradient = Function::GRADIENT && p.gradient;
+    T inputs[ELEMENTS], gradients[ELEMENTS];
+    const auto load = [&](int e, Index, const i64 (&offsets)[4]) {
+        inputs[e] = pointer<const T>(p.input)[offsets[1]];
+        if (has_gradient) gradients[e] = pointer<const T>(p.gradient)[offsets[2]];
+    };
+    const auto store = [&](int e, Index, const i64 (&offsets)[4]) {
+        // The few biases are in the cache.
+        const C bias = p.bias ? load_bias<T>(p.bias, i32(p.bias_type), offsets[3]) : no_bias<C>();
+        const C dy = has_gradient ? widen(gradients[e]) : no_bias<C>();
+        pointer<T>(p.output)[offsets[0]] = narrow<T>(function(widen(inputs[e]), dy, bias));
+    };
+    for_each_element<4, Index>(p.layout, load, store);
 }
 
 // The bias gradient alone, for any strides: one block a channel and chunk.

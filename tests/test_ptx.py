@@ -1,4 +1,4 @@
-"""The PTX that ships compares only what it has computed, and a kernel that does not is found."""
+"""The PTX that ships compares only what it has computed; kernels that do not are found, as is bad machine code."""
 
 from __future__ import annotations
 
@@ -9,12 +9,19 @@ import sys
 import pytest
 
 ROOT = pathlib.Path(__file__).parents[1]
-SPEC = importlib.util.spec_from_file_location("definedness", ROOT / "cuda" / "definedness.py")
-assert SPEC is not None
-assert SPEC.loader is not None
-definedness = importlib.util.module_from_spec(SPEC)
-sys.modules[SPEC.name] = definedness  # where its data classes look for their module
-SPEC.loader.exec_module(definedness)
+
+
+def load(name):
+    spec = importlib.util.spec_from_file_location(name, ROOT / "cuda" / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # where its data classes look for their module
+    spec.loader.exec_module(module)
+    return module
+
+
+definedness, disassembly = load("definedness"), load("disassembly")
 
 LOOP = """
 .visible .entry loop(
@@ -48,3 +55,26 @@ def test_a_comparison_before_its_sum_is_found():
 def test_a_branch_on_what_one_path_wrote_is_found():
     text = LOOP.replace("ADD", "@%p2 bra 	$L__BB0_1;").replace("COMPARE", "setp.lt.s32 	%p1, %r1, 5;")
     assert definedness.complaints(text) == ["loop: @%p2 bra $L__BB0_1; reads %p2"]
+
+
+def listing(*instructions, kernel="upfirdn2d_filter_f32"):
+    lines = [f"        /*{16 * n:04x}*/                   {text} ;" for n, text in enumerate(instructions)]
+    return "\n".join([f".text.{kernel}:", *lines, ""])
+
+
+def test_machine_code_that_stores_too_early_is_found():
+    load, guarded, store = "LDG.E.64 R2, desc[UR4][R4.64]", "@!P0 LDG.E.64 R6, desc[UR4][R8.64]", "STS.64 [R3], R2"
+    assert disassembly.complaints(listing(*[load, guarded] * 5, store, *[load] * 4, store)) == []
+    assert disassembly.complaints(listing(*[load] * 9, store, load, store)) == [
+        "upfirdn2d_filter_f32: 9 loads LDG.E.64 before a store, 10 are planned"
+    ]
+    narrow = "LDG.E R2, desc[UR4][R4.64]"
+    assert "0 loads LDG.E.64" in disassembly.complaints(listing(*[narrow] * 10, store))[0]
+
+
+def test_local_memory_and_noncoherent_loads_are_found():
+    assert disassembly.complaints(listing("LDL R2, [R1]", "STL [R1], R2", kernel="add_f32")) == [
+        "add_f32: 2 accesses to local memory"
+    ]
+    text = listing("LDG.E.CONSTANT R2, desc[UR4][R4.64]", kernel="add_f32")
+    assert "past the coherent cache" in disassembly.complaints(text)[0]

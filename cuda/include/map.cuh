@@ -51,15 +51,20 @@ __device__ __forceinline__ void map_vectors(const MapParameters &p, Function fun
     }
 }
 
+// All loads of a thread are issued before its first store.
 template <typename T, typename Index, int INPUTS, typename Function>
 __device__ __forceinline__ void map_strided(const StridedMapParameters &p, Function function) {
     using C = Compute<T>;
-    const Index index = thread_index<Index>();
-    if (index >= Index(p.layout.count)) return;
-    i64 offsets[INPUTS + 1];
-    locate(p.layout, index, offsets);
-    C values[INPUTS];
+    T values[ELEMENTS][INPUTS];
+    const auto load = [&](int e, Index, const i64 (&offsets)[INPUTS + 1]) {
 #pragma unroll
-    for (int k = 0; k < INPUTS; k++) values[k] = widen(pointer<const T>(p.inputs[k])[offsets[k + 1]]);
-    pointer<T>(p.output)[offsets[0]] = narrow<T>(function(values));
+        for (int k = 0; k < INPUTS; k++) values[e][k] = pointer<const T>(p.inputs[k])[offsets[k + 1]];
+    };
+    const auto store = [&](int e, Index, const i64 (&offsets)[INPUTS + 1]) {
+        C operands[INPUTS];
+#pragma unroll
+        for (int k = 0; k < INPUTS; k++) operands[k] = widen(values[e][k]);
+        pointer<T>(p.output)[offsets[0]] = narrow<T>(function(operands));
+    };
+    for_each_element<INPUTS + 1, Index>(p.layout, load, store);
 }

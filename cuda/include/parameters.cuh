@@ -10,6 +10,7 @@ enum : i32 {
     VECTORS = 2,    // sixteen-byte vectors that one thread handles
     MAX_RANK = 8,   // dimensions left after the host has merged what can be merged
     CHUNK = 8192,   // elements that one block of a strided reduction adds
+    ELEMENTS = 4,   // that one thread of a strided map handles, THREADS apart
 };
 
 // Contiguous: output[i] = f(inputs[0][i], inputs[1][i]).
@@ -27,8 +28,10 @@ struct Layout {
     i64 rank;
     i64 sizes[MAX_RANK];
     i64 strides[4][MAX_RANK];
+    u32 magics[MAX_RANK];   // for division by the sizes where indices have 32 bits: (index * magic) >> shift
+    u32 shifts[MAX_RANK];
 };
-static_assert(sizeof(Layout) == 336, "mirrored by the host");
+static_assert(sizeof(Layout) == 400, "mirrored by the host");
 
 // Any strides, 0 where an operand is broadcast. Operand 0 is the output, operands 1 and 2 the inputs.
 struct StridedMapParameters {
@@ -37,7 +40,7 @@ struct StridedMapParameters {
     double scalar;
     Layout layout;
 };
-static_assert(sizeof(StridedMapParameters) == 368, "mirrored by the host");
+static_assert(sizeof(StridedMapParameters) == 432, "mirrored by the host");
 
 // output[k] = factor * sum over m of partials[(m / inner) * outer_stride + m % inner + k * stride].
 struct FinishParameters {

@@ -31,6 +31,29 @@ def test_sectors_and_banks(case):
 
 def test_a_row_beyond_its_goal_is_told():
     row = {"case": "x", "shape": (1,), "dtype": "float32", "layout": "row-major", "goal": 1.02, "fewest": 100}
-    assert bench.complaint({**row, "sectors": 102, "banks": 2}) == ""
-    assert "sectors 1.030 (goal 1.02)" in bench.complaint({**row, "sectors": 103, "banks": 2})
-    assert "banks 3 (goal 2)" in bench.complaint({**row, "sectors": 100, "banks": 3})
+    row |= {"sectors": 102, "banks": 2, "tiled": True, "trips": 6}
+    assert bench.complaint(row) == ""
+    assert "sectors 1.030 (goal 1.02)" in bench.complaint({**row, "sectors": 103})
+    assert "banks 3 (goal 2)" in bench.complaint({**row, "banks": 3})
+    assert "round trips 7 (goal 6)" in bench.complaint({**row, "trips": 7})
+
+
+def test_the_scarcest_of_bandwidth_issue_and_latency_is_the_time():
+    gpu = bench.Gpu(bandwidth=1000, processors=10, clock=1.0, latency=0.5, threads=2048, shared=100)
+    launch = {"kernel": "upfirdn2d_filter_f32", "grid": [80, 1, 1], "shared_bytes": 24 * 1024}
+    launch |= {"warp_instructions": {"float": 80_000}, "sectors": 1_000_000, "round_trips": 160}
+    assert bench.resident(launch, gpu) == 4
+    assert bench.resident({**launch, "shared_bytes": 48 * 1024}, gpu) == 2
+    assert bench.resident({**launch, "kernel": "add_f32", "shared_bytes": 0}, gpu) == 8
+    # Two trips of half a microsecond, 0.7 around them and 0.25 of issue: 80 blocks, 40 at a time.
+    assert bench.parts(launch, gpu) == pytest.approx({"memory": 32.0, "issue": 2.0, "latency": 2 * (1.0 + 0.7 + 0.25)})
+    row = {"launches": [launch, launch], "fewest": 1_000_000}
+    assert bench.derived(row, gpu) == pytest.approx(64.0)
+    assert bench.share(row, gpu) == pytest.approx(0.5)
+
+
+def test_four_taps_take_one_launch():
+    counters = bench.Counters()
+    case = [case for case in bench.CASES if case[0].startswith("UpFirDn2d") and case[1][0] == (1, 8, 64, 64)]
+    rows = list(bench.count(counters, case, ("float32",)))
+    assert [len(row["launches"]) for row in rows] == [1] * len(rows)

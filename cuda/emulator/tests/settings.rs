@@ -253,7 +253,8 @@ SKIP:
             "\"ideal_sectors\": 4,",
             "\"ideal_shared_waves\": 1,",
             "\"barriers\": 1,",
-            "\"divergent_branches\": 1}",
+            "\"divergent_branches\": 1,",
+            "\"round_trips\": 0,",
             "\"store\": 2,",
         ];
         for part in parts.iter().chain(&both) {

@@ -25,4 +25,4 @@ struct StridedSumParameters {
     u64 input;
     Layout layout;
 };
-static_assert(sizeof(StridedSumParameters) == 368, "mirrored by the host");
+static_assert(sizeof(StridedSumParameters) == 432, "mirrored by the host");

@@ -30,7 +30,7 @@ struct BiasActParameters {
     ActivationParameters activation;
     Layout layout;
 };
-static_assert(sizeof(BiasActParameters) == 848, "mirrored by the host");
+static_assert(sizeof(BiasActParameters) == 912, "mirrored by the host");
 
 // Bias gradient of any strides; the layout leaves out the channel axis and has operands input and gradient.
 struct BiasActReduceParameters {
@@ -45,4 +45,4 @@ struct BiasActReduceParameters {
     ActivationParameters activation;
     Layout layout;
 };
-static_assert(sizeof(BiasActReduceParameters) == 872, "mirrored by the host");
+static_assert(sizeof(BiasActReduceParameters) == 936, "mirrored by the host");

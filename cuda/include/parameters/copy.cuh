@@ -8,4 +8,4 @@ struct CopyParameters {
     u64 input;
     Layout layout;
 };
-static_assert(sizeof(CopyParameters) == 352, "mirrored by the host");
+static_assert(sizeof(CopyParameters) == 416, "mirrored by the host");

@@ -38,7 +38,7 @@ struct StridedFusedParameters {
     i64 bias_type;
     Layout layout;
 };
-static_assert(sizeof(StridedFusedParameters) == 392, "mirrored by the host");
+static_assert(sizeof(StridedFusedParameters) == 456, "mirrored by the host");
 
 // Bias gradient of any strides; the layout leaves out the channel axis and has operands input and gradient.
 struct BiasReduceParameters {
@@ -55,4 +55,4 @@ struct BiasReduceParameters {
     i64 gradient_stride;
     Layout layout;
 };
-static_assert(sizeof(BiasReduceParameters) == 424, "mirrored by the host");
+static_assert(sizeof(BiasReduceParameters) == 488, "mirrored by the host");

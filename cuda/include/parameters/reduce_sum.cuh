@@ -8,8 +8,8 @@ struct ReduceSumParameters {
     u64 input;
     u64 partials;           // [outputs, chunks]; by block alone
     i64 chunks;
-    double scale;           // by thread alone
+    double scale;           // not by block
     Layout kept;
     Layout reduced;
 };
-static_assert(sizeof(ReduceSumParameters) == 712, "mirrored by the host");
+static_assert(sizeof(ReduceSumParameters) == 840, "mirrored by the host");

@@ -18,10 +18,14 @@ struct TapsParameters {
 };
 static_assert(sizeof(TapsParameters) == 56, "mirrored by the host");
 
+enum : i32 {
+    FEW_TAPS = 32,  // so many a warp prepares by itself, one a lane
+};
+
 struct UpFirDn2dParameters {
     u64 output;
     u64 input;
-    u64 prepared;
+    u64 prepared;           // 0: every block prepares the taps for itself
     i64 planes;             // batch * channels
     i64 channels;
     i64 input_strides[4];   // batch, channel, y, x
@@ -52,8 +56,16 @@ struct UpFirDn2dParameters {
     i32 channels_fastest;   // strided: the order in which threads walk the output
     i32 planes_per_block;   // tiled
     i32 row_threads_log2;   // neighbouring threads that load one row of the window; channels last: one pixel of it
+    u64 taps;               // as the caller gave them, where nothing is prepared
+    i64 tap_stride_y;
+    i64 tap_stride_x;
+    double gain;
+    i32 tap_type;
+    i32 flip;
+    i32 pairs;              // tiled: 1 where two columns can be loaded as one
+    i32 reserved;
 };
-static_assert(sizeof(UpFirDn2dParameters) == 232, "mirrored by the host");
+static_assert(sizeof(UpFirDn2dParameters) == 280, "mirrored by the host");
 
 // Kernel gradient: partials[tap, block] in float64, taps in the order in which they meet the samples.
 struct KernelGradientParameters {

@@ -19,11 +19,11 @@ template <typename T> __device__ __forceinline__ void channels_last(const UpFirD
     const i32 start = ((tile.plane - batch * groups) << log2) * LANES, channel = start + part * LANES;
     const bool present = channel < p.channels;
     const Taps<C> taps(staged, p.taps_x, p.taps_y);
-    Taps<C>::stage(p.prepared, staged, p.taps_x, p.taps_y);
+    stage_taps<C>(p, staged);
     __syncthreads();
     if (!taps.header->finite) {
         const i32 left = i32(p.channels) - start, depth = left < parts * LANES ? left : parts * LANES;
-        return filter_exactly<T>(p, tile, batch * i32(p.channels) + start, depth);
+        return filter_exactly<T>(p, taps, tile, batch * i32(p.channels) + start, depth);
     }
     const T *input = pointer<const T>(p.input) + batch * p.input_strides[0] + channel;
     const i32 pixels = p.window_width * p.window_height;

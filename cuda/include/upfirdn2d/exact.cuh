@@ -6,7 +6,8 @@
 // Position: i32 where the host has found that every coordinate fits, as for tiles. FINITE: every tap may be finite;
 // where one is known not to be, the filter is no outer product either.
 template <typename T, typename Position, bool FINITE>
-__device__ __forceinline__ void filter_one(const UpFirDn2dParameters &p, i64 batch, i64 channel, Position x, Position y) {
+__device__ __forceinline__ void filter_one(const UpFirDn2dParameters &p, const Taps<Compute<T>> &taps, i64 batch, i64 channel,
+                                           Position x, Position y) {
     using C = Compute<T>;
     // The first sample at or after the output's position and the tap that meets it.
     const auto first = [](Position output, i32 down, i64 pad, i32 up, i32 &tap) {
@@ -18,7 +19,6 @@ __device__ __forceinline__ void filter_one(const UpFirDn2dParameters &p, i64 bat
     i32 tap_x, tap_y;
     const i64 column = first(x, p.down_x, p.pad_x, p.up_x, tap_x);
     i64 row = first(y, p.down_y, p.pad_y, p.up_y, tap_y);
-    const Taps<C> taps(pointer<const TapsHeader>(p.prepared), p.taps_x, p.taps_y);
     const bool separable = FINITE && taps.header->separable;
     const T *input = pointer<const T>(p.input) + batch * p.input_strides[0] + channel * p.input_strides[1];
     C sum = C(0);
@@ -44,7 +44,8 @@ __device__ __forceinline__ void filter_one(const UpFirDn2dParameters &p, i64 bat
 
 // The outputs of a tile and `depth` planes from `plane` on.
 template <typename T>
-__device__ __forceinline__ void filter_exactly(const UpFirDn2dParameters &p, const Tile &tile, i32 plane, i32 depth) {
+__device__ __forceinline__ void filter_exactly(const UpFirDn2dParameters &p, const Taps<Compute<T>> &taps, const Tile &tile,
+                                               i32 plane, i32 depth) {
     const i32 width = 1 << p.tile_width_log2, area = width << p.tile_height_log2;
 #pragma unroll 1
     for (i32 index = threadIdx.x; index < area * depth; index += THREADS) {
@@ -52,7 +53,7 @@ __device__ __forceinline__ void filter_exactly(const UpFirDn2dParameters &p, con
         const i32 x = tile.x + (index & (width - 1)), y = tile.y + line - (z << p.tile_height_log2);
         if (x < p.output_width && y < p.output_height) {
             const u32 batch = u32(plane + z) / u32(p.channels);
-            filter_one<T, i32, false>(p, batch, u32(plane + z) - batch * u32(p.channels), x, y);
+            filter_one<T, i32, false>(p, taps, batch, u32(plane + z) - batch * u32(p.channels), x, y);
         }
     }
 }
@@ -75,5 +76,6 @@ template <typename T, typename Index> __device__ __forceinline__ void strided(co
         channel = planes - batches * channels;
         planes = batches;
     }
-    filter_one<T, i64, true>(p, planes, channel, x, y);
+    const Taps<Compute<T>> taps(pointer<const TapsHeader>(p.prepared), p.taps_x, p.taps_y);
+    filter_one<T, i64, true>(p, taps, planes, channel, x, y);
 }

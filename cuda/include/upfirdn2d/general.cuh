@@ -13,15 +13,15 @@ template <typename T> __device__ __forceinline__ void general(const UpFirDn2dPar
     const Tile tile(p.tiles_x, p.tiles_y, p.tile_width_log2, p.tile_height_log2, 1);
     const Axis axis_x(tile.x, p.up_x, p.down_x, i32(p.pad_x)), axis_y(tile.y, p.up_y, p.down_y, i32(p.pad_y));
     const Taps<C> taps(staged, p.taps_x, p.taps_y);
-    Taps<C>::stage(p.prepared, staged, p.taps_x, p.taps_y);
+    stage_taps<C>(p, staged);
     if (thread == 0) *origins = plane_offset(tile.plane, p.channels, p.input_strides);
     __syncthreads();
     const i32 separable = taps.header->separable;
-    if (!taps.header->finite) return filter_exactly<T>(p, tile, tile.plane, 1);
+    if (!taps.header->finite) return filter_exactly<T>(p, taps, tile, tile.plane, 1);
     if (p.input_strides[3] == 1) {
-        load_window<T, true, true>(p, origins, window, 1, axis_x.start, axis_y.start);
+        load_window<T, true, 1, 2, 4>(p, origins, window, 1, axis_x.start, axis_y.start);
     } else {
-        load_window<T, false, true>(p, origins, window, 1, axis_x.start, axis_y.start);
+        load_window<T, false, 1, 2, 4>(p, origins, window, 1, axis_x.start, axis_y.start);
     }
     __syncthreads();
 

@@ -21,6 +21,7 @@ template <typename T, int UP, int DOWN> struct Tiled {
         NEEDED = (OUTPUTS_X - 1) * DOWN + PER_PHASE + (UP - 1), // the odd phase may begin one column later
         COLUMNS = (NEEDED + UNIT - 1) / UNIT * UNIT,
         ROWS = (OUTPUTS_Y - 1) * DOWN + PER_PHASE,
+        LOAD_ROWS = UP == 2 || DOWN == 2 || sizeof(C) == 8 ? 3 : 5, // of a warp, two pairs of each, before the first store
     };
 
     // Samples of an upsampled row that the outputs of phase `q` use: for UP == 2 the odd outputs begin one column
@@ -159,17 +160,21 @@ template <typename T, int UP, int DOWN> struct Tiled {
         const i32 thread_z = thread >> (across + down);
         const Tile tile(p.tiles_x, p.tiles_y, p.tile_width_log2, p.tile_height_log2, depth);
         const Taps<C> taps(staged, TAPS, TAPS);
-        static_assert(Taps<C>::words(TAPS, TAPS) <= THREADS, "a thread for each word");
-        if (thread < Taps<C>::words(TAPS, TAPS)) Taps<C>::stage_word(p.prepared, staged, thread);
+        FewTaps<C> few(p, TAPS, TAPS);
+        few.load();
         // Of every thread's plane, whether there is one or not.
         origins[thread] = plane_offset(tile.plane + thread, p.channels, p.input_strides);
         const i32 left = i32(p.planes) - tile.plane, planes = left < depth ? left : depth;
         __syncthreads();
-        if (!taps.header->finite) return filter_exactly<T>(p, tile, tile.plane, planes);
         const Axis x(tile.x, UP, DOWN, i32(p.pad_x)), y(tile.y, UP, DOWN, i32(p.pad_y));
-        constexpr bool LONG = (32 - 1) * STEP_X + COLUMNS > 3 * 32; // of a tile of 32 threads, which is the widest
-        load_window<T, true, LONG>(p, origins, window, planes, x.start, y.start);
+        if (p.pairs) {
+            load_window<T, true, 2, LOAD_ROWS, 2>(p, origins, window, planes, x.start, y.start);
+        } else {
+            load_window<T, true, 1, LOAD_ROWS, 4>(p, origins, window, planes, x.start, y.start);
+        }
+        few.prepare(staged);
         __syncthreads();
+        if (!taps.header->finite) return filter_exactly<T>(p, taps, tile, tile.plane, planes);
 
         const bool busy = thread_z < planes;
         const i32 plane = tile.plane + thread_z;

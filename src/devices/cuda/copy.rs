@@ -6,7 +6,7 @@ use crate::core::tensor::Parts;
 use crate::devices::cuda::context::Context;
 use crate::devices::cuda::launch::Launch;
 use crate::devices::cuda::layout::merge;
-use crate::devices::cuda::map::{address, blocks, moved, steps};
+use crate::devices::cuda::map::{address, moved, steps, strided_blocks};
 use crate::devices::cuda::modules::Module;
 use crate::devices::cuda::parameters::{Layout, parameters, suffix};
 
@@ -15,7 +15,7 @@ pub static MODULE: Module = Module { name: "copy", text: include_str!("../../../
 
 parameters!(
     /// Operands of the layout: output, input.
-    CopyParameters, 352 {
+    CopyParameters, 416 {
         /// Address of the result.
         output: u64,
         /// Address of the operand.
@@ -30,7 +30,7 @@ pub fn copy(context: &'static Context, output: &Parts, input: &Parts, stream: St
     let merged = merge(output.shape(), [steps(output), steps(input)]);
     let kernel = format!("copy_{}_{}", suffix(output.dtype()), merged.index_width());
     for (layout, offsets) in merged.pieces() {
-        let launch = Launch { module: &MODULE, kernel: &kernel, blocks: blocks(layout.count), shared_bytes: 0 };
+        let launch = Launch { module: &MODULE, kernel: &kernel, blocks: strided_blocks(layout.count), shared_bytes: 0 };
         let parameters = CopyParameters {
             output: moved(address(output), offsets[0], output),
             input: moved(address(input), offsets[1], input),

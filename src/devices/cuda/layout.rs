@@ -99,6 +99,9 @@ impl<const N: usize> Merged<N> {
         let mut layout = Layout { rank: (self.sizes.len() - outer) as i64, ..Layout::default() };
         layout.sizes[..self.sizes.len() - outer].copy_from_slice(&self.sizes[outer..]);
         layout.count = self.sizes[outer..].iter().product();
+        for (d, &size) in self.sizes[outer..].iter().enumerate() {
+            (layout.magics[d], layout.shifts[d]) = magic(size);
+        }
         for (row, strides) in layout.strides.iter_mut().zip(&self.strides) {
             row[..strides.len() - outer].copy_from_slice(&strides[outer..]);
         }
@@ -133,9 +136,33 @@ impl<const N: usize> Merged<N> {
     }
 }
 
+/// For division by multiplication: `(index * magic) >> shift` is the quotient of every index below 2^31. Of no use where
+/// the size itself has more bits; such layouts are divided in 64.
+fn magic(size: i64) -> (u32, u32) {
+    if !(1..1 << 31).contains(&size) {
+        return (0, 0);
+    }
+    let size = size as u64;
+    let shift = 31 + size.next_power_of_two().trailing_zeros();
+    ((1u64 << shift).div_ceil(size) as u32, shift)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn division_by_multiplication_is_exact() {
+        let sizes = (1..3000).chain([4095, 4096, 4097, 65535, 65537, 1_000_003, (1 << 30) - 1, 1 << 30, (1 << 31) - 1]);
+        for size in sizes {
+            let (magic, shift) = magic(size);
+            let multiples = [1, 2, 3, 1000, (1 << 31) / size - 1].map(|times| times * size);
+            let near = multiples.into_iter().flat_map(|index| [index - 1, index, index + 1]);
+            for index in near.chain([0, 1, (1 << 31) - 1]).filter(|index| (0..1 << 31).contains(index)) {
+                assert_eq!((index as u64 * u64::from(magic)) >> shift, (index / size) as u64, "{index} / {size}");
+            }
+        }
+    }
 
     #[test]
     fn channels_last_is_contiguous_where_all_agree() {

@@ -8,7 +8,7 @@ use crate::devices::cuda::context::Context;
 use crate::devices::cuda::launch::Launch;
 use crate::devices::cuda::layout::merge;
 use crate::devices::cuda::modules::Module;
-use crate::devices::cuda::parameters::{MapParameters, StridedMapParameters, THREADS, VECTORS, suffix};
+use crate::devices::cuda::parameters::{ELEMENTS, MapParameters, StridedMapParameters, THREADS, VECTORS, suffix};
 
 /// The address of a tensor's first element.
 pub fn address(parts: &Parts) -> u64 {
@@ -33,6 +33,11 @@ pub fn moved(address: u64, elements: i64, parts: &Parts) -> u64 {
 /// Blocks that give every element a thread.
 pub fn blocks(count: i64) -> u64 {
     (count as u64).div_ceil(u64::from(THREADS))
+}
+
+/// Blocks of a kernel whose threads have several elements each.
+pub fn strided_blocks(count: i64) -> u64 {
+    (count as u64).div_ceil(u64::from(THREADS) * ELEMENTS)
 }
 
 /// Launches `name_<type>` or `name_strided_<type>_<width>` with one or two inputs of the output's shape, or broadcast to
@@ -63,7 +68,7 @@ pub fn launch<const INPUTS: usize>(
     }
     let kernel = format!("{name}_strided_{}_{}", suffix(dtype), merged.index_width());
     for (layout, offsets) in merged.pieces() {
-        let launch = Launch { module, kernel: &kernel, blocks: blocks(layout.count), shared_bytes: 0 };
+        let launch = Launch { module, kernel: &kernel, blocks: strided_blocks(layout.count), shared_bytes: 0 };
         let parameters = StridedMapParameters {
             output: moved(address(output), offsets[0], output),
             inputs: [moved(addresses[0], offsets[1], inputs[0]), moved(addresses[1], offsets[2], second)],

@@ -12,6 +12,8 @@ pub const VECTORS: u64 = 2;
 pub const MAX_RANK: usize = 8;
 /// Elements that one block of a strided reduction adds.
 pub const CHUNK: u64 = 8192;
+/// Elements that one thread of a strided map handles.
+pub const ELEMENTS: u64 = 4;
 
 /// The number by which kernels know an element type.
 pub const fn type_code(dtype: DType) -> i32 {
@@ -71,7 +73,7 @@ parameters!(
 );
 parameters!(
     /// Sizes and strides of up to four operands over one index space, slowest dimension first.
-    Layout, 336 {
+    Layout, 400 {
         /// Elements.
         count: i64,
         /// Dimensions in use.
@@ -80,11 +82,15 @@ parameters!(
         sizes: [i64; MAX_RANK],
         /// Elements between neighbours, by operand.
         strides: [[i64; MAX_RANK]; 4],
+        /// For division by the lengths where indices have 32 bits: `(index * magic) >> shift`.
+        magics: [u32; MAX_RANK],
+        /// See `magics`.
+        shifts: [u32; MAX_RANK],
     }
 );
 parameters!(
     /// Any strides: operand 0 of the layout is the output, 1 and 2 are the inputs.
-    StridedMapParameters, 368 {
+    StridedMapParameters, 432 {
         /// Address of the result.
         output: u64,
         /// Addresses of the operands.
@@ -131,8 +137,13 @@ mod tests {
 
     #[test]
     fn the_constants_are_those_of_the_header() {
-        let constants =
-            [("THREADS", u64::from(THREADS)), ("VECTORS", VECTORS), ("MAX_RANK", MAX_RANK as u64), ("CHUNK", CHUNK)];
+        let constants = [
+            ("THREADS", u64::from(THREADS)),
+            ("VECTORS", VECTORS),
+            ("MAX_RANK", MAX_RANK as u64),
+            ("CHUNK", CHUNK),
+            ("ELEMENTS", ELEMENTS),
+        ];
         assert_constants(include_str!("../../../cuda/include/parameters.cuh"), &constants);
     }
 }

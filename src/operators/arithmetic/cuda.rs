@@ -6,7 +6,7 @@ use crate::core::tensor::Parts;
 use crate::devices::cuda::context::context_of;
 use crate::devices::cuda::launch::Launch;
 use crate::devices::cuda::layout::merge;
-use crate::devices::cuda::map::{self, address, are_aligned, blocks, broadcast, moved, steps};
+use crate::devices::cuda::map::{self, address, are_aligned, blocks, broadcast, moved, steps, strided_blocks};
 use crate::devices::cuda::memory::Memory;
 use crate::devices::cuda::modules::Module;
 use crate::devices::cuda::parameters::{Layout, parameters, suffix};
@@ -36,7 +36,7 @@ parameters!(
 );
 parameters!(
     /// One more operand of any strides onto a sum.
-    StridedSumParameters, 368 {
+    StridedSumParameters, 432 {
         /// Address of the result, where there is no `accumulator_out`.
         output: u64,
         /// The sum so far, contiguous.
@@ -122,7 +122,8 @@ pub fn sum(call: &Call<'_>) -> Result<()> {
         let mut done = 0;
         for (layout, offsets) in merged.pieces() {
             let at = |base: u64| if base == 0 { 0 } else { base + done * dtype.compute().size() as u64 };
-            let launch = Launch { module: &MODULE, kernel: &kernel, blocks: blocks(layout.count), shared_bytes: 0 };
+            let launch =
+                Launch { module: &MODULE, kernel: &kernel, blocks: strided_blocks(layout.count), shared_bytes: 0 };
             let parameters = StridedSumParameters {
                 output: moved(address(output), offsets[0], output),
                 accumulator_in: at(accumulator_in),

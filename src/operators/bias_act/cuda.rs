@@ -47,7 +47,7 @@ parameters!(
 );
 parameters!(
     /// Operands of the layout: output, input, gradient, bias.
-    BiasActParameters, 848 {
+    BiasActParameters, 912 {
         /// Address of the result.
         output: u64,
         /// X.
@@ -66,7 +66,7 @@ parameters!(
 );
 parameters!(
     /// Bias gradient of any strides; the layout leaves out the channel axis and has operands input and gradient.
-    BiasActReduceParameters, 872 {
+    BiasActReduceParameters, 936 {
         /// X.
         input: u64,
         /// dY.

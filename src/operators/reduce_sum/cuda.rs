@@ -18,12 +18,14 @@ use crate::devices::cuda::parameters::{CHUNK, FinishParameters, Layout, paramete
 pub static MODULE: Module = Module { name: "reduce_sum", text: include_str!("../../../cuda/ptx/reduce_sum.ptx") };
 /// Sums of fewer elements get a thread each; longer ones a block for each chunk.
 const THREAD_ELEMENTS: i64 = 128;
+/// Sums of so many neighbours or more get a warp instead of a thread.
+const WARP_ELEMENTS: i64 = 32;
 /// So many outputs fill a device with one thread each.
 const MANY_OUTPUTS: i64 = 1 << 18;
 
 parameters!(
     /// Sum over some axes. `kept` has operands output and input, `reduced` operand 1 alone: input.
-    ReduceSumParameters, 712 {
+    ReduceSumParameters, 840 {
         /// Address of the result.
         output: u64,
         /// Address of the operand.
@@ -32,7 +34,7 @@ parameters!(
         partials: u64,
         /// Chunks of one output.
         chunks: i64,
-        /// By thread alone: the factor.
+        /// Not by block: the factor.
         scale: f64,
         /// Axes that stay.
         kept: Layout,
@@ -118,10 +120,19 @@ fn launch_reduction(
         reduced: reduced_pieces.first().map(|(layout, _)| *layout).unwrap_or_default(),
         ..Default::default()
     };
-    let form = if by_thread { "by_thread" } else { "by_block" };
+    // Neighbours are read by the lanes of a warp; there are at least as many neighbours as lanes, so that what counts
+    // elements in 32 bits counts lanes too.
+    let side_by_side = parameters.reduced.rank == 1 && parameters.reduced.strides[1][0] == 1;
+    let by_warp = by_thread && side_by_side && length >= WARP_ELEMENTS && outputs < MAX_BLOCKS as i64;
+    let form = match by_thread {
+        true if by_warp => "by_warp",
+        true => "by_thread",
+        false => "by_block",
+    };
     let kernel = format!("reduce_sum_{form}_{}_{width}", suffix(x.dtype()));
     if by_thread {
-        let launch = Launch { module: &MODULE, kernel: &kernel, blocks: blocks(outputs), shared_bytes: 0 };
+        let threads = if by_warp { outputs * WARP_ELEMENTS } else { outputs };
+        let launch = Launch { module: &MODULE, kernel: &kernel, blocks: blocks(threads), shared_bytes: 0 };
         // SAFETY: every offset of the two layouts is one of the views' own, which promise their memory.
         return unsafe { context.launch(&launch, &parameters, call.stream) };
     }

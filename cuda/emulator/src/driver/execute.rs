@@ -280,8 +280,9 @@ impl Driver {
         .run();
         let Outcome { counters, fault } = outcome;
         self.launches.push(format!(
-            "{{\"kernel\": \"{}\", \"grid\": {grid:?}, \"block\": {block:?}, {}}}",
+            "{{\"kernel\": \"{}\", \"grid\": {grid:?}, \"block\": {block:?}, \"shared_bytes\": {}, {}}}",
             program.name,
+            program.static_shared + dynamic_shared,
             counters.json_members()
         ));
         self.publish();

@@ -64,7 +64,7 @@ impl<'a> Block<'a> {
             let first = warp.index * WARP as u32;
             let count = (threads - first).min(WARP as u32);
             let lanes = u32::MAX >> (WARP as u32 - count);
-            warp.start(launch.program, lanes, |special, lane| match special {
+            warp.start(launch.program, state.spans[0], lanes, |special, lane| match special {
                 Special::Thread(axis) => Launch::coordinates((first + lane).into(), launch.block)[axis],
                 Special::BlockExtent(axis) => launch.block[axis],
                 Special::Block(axis) => place[axis],
@@ -75,6 +75,14 @@ impl<'a> Block<'a> {
             });
         }
         while self.phase() {}
+        let trips = self.slowest();
+        self.state.counters.round_trips += u64::from(trips);
+        self.state.counters.most_round_trips = self.state.counters.most_round_trips.max(trips.into());
+    }
+
+    /// Round trips that the slowest warp has waited for.
+    fn slowest(&self) -> u32 {
+        self.warps.iter().map(|warp| warp.trips.waited()).max().unwrap_or(0)
     }
 
     /// Runs every warp to its next barrier; false when the block has ended.
@@ -110,7 +118,11 @@ impl<'a> Block<'a> {
         state.counters.barriers += 1;
         let span = state.shared.new_span(state.index);
         state.spans.push(span);
-        self.warps.iter_mut().for_each(Warp::new_span);
+        let slowest = self.slowest();
+        for warp in &mut self.warps {
+            warp.new_span();
+            warp.trips.wait_for(slowest);
+        }
         true
     }
 }

@@ -26,6 +26,10 @@ pub struct Counters {
     pub warp_barriers: u64,
     /// Branches whose lanes disagreed.
     pub divergent_branches: u64,
+    /// Round trips to global memory that depend on one another, of each block's slowest warp.
+    pub round_trips: u64,
+    /// The most of any block.
+    pub most_round_trips: u64,
 }
 
 impl Counters {
@@ -43,6 +47,8 @@ impl Counters {
         self.barriers += other.barriers;
         self.warp_barriers += other.warp_barriers;
         self.divergent_branches += other.divergent_branches;
+        self.round_trips += other.round_trips;
+        self.most_round_trips = self.most_round_trips.max(other.most_round_trips);
     }
 
     /// All lanes' instructions of every kind.
@@ -69,6 +75,8 @@ impl Counters {
             ("barriers", self.barriers),
             ("warp_barriers", self.warp_barriers),
             ("divergent_branches", self.divergent_branches),
+            ("round_trips", self.round_trips),
+            ("most_round_trips", self.most_round_trips),
         ];
         let scalars: Vec<String> = scalars.iter().map(|(name, value)| format!("\"{name}\": {value}")).collect();
         text + &scalars.join(", ")

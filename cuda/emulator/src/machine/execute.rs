@@ -21,6 +21,9 @@ impl State<'_> {
                 });
                 return Pause::Abort;
             }
+            if active != 0 {
+                warp.trips.issue(step);
+            }
             match step.operation {
                 Operation::Branch { target, meet } => {
                     if active == lanes {

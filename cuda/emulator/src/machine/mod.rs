@@ -7,6 +7,7 @@ mod execute;
 mod global;
 mod launch;
 mod shared;
+mod trips;
 mod warp;
 mod workers;
 

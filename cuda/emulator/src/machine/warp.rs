@@ -1,5 +1,6 @@
 //! One warp: registers, the stack of diverged paths, and what its lanes know of each other.
 
+use super::trips::Trips;
 use crate::memory::Clocks;
 use crate::program::{Guard, Lanes, Program, Slot, Special, WARP};
 
@@ -35,6 +36,8 @@ pub struct Warp {
     /// Lanes that exist in the block.
     started: u32,
     clocks: Clocks,
+    /// What it waits for.
+    pub trips: Trips,
 }
 
 impl Warp {
@@ -51,13 +54,19 @@ impl Warp {
             live: 0,
             started: 0,
             clocks: Clocks::START,
+            trips: Trips::new(program.registers + program.constants.len() + program.specials.len()),
         }
     }
 
     /// Readies the warp for a block: the given lanes start at the first step.
-    pub fn start(&mut self, program: &Program, lanes: u32, special: impl Fn(Special, u32) -> u32) {
-        self.registers[..program.registers].fill([0; WARP]);
-        self.predicates.fill(0);
+    /// What a kernel has not written holds noise, another for every block, as on a device.
+    pub fn start(&mut self, program: &Program, seed: u32, lanes: u32, special: impl Fn(Special, u32) -> u32) {
+        for (slot, (register, &width)) in self.registers.iter_mut().zip(&program.widths).enumerate() {
+            register.fill(noise(seed, slot) & width);
+        }
+        for (slot, predicate) in self.predicates.iter_mut().enumerate() {
+            *predicate = noise(!seed, slot) as u32;
+        }
         let first = program.registers + program.constants.len();
         for (register, &kind) in self.registers[first..].iter_mut().zip(&program.specials) {
             for (lane, value) in register.iter_mut().enumerate() {
@@ -70,6 +79,7 @@ impl Warp {
         self.live = lanes;
         self.started = lanes;
         self.clocks = Clocks::START;
+        self.trips.start();
     }
 
     /// The step to run and the lanes on it; `None` when every lane has ended.
@@ -168,4 +178,10 @@ impl Warp {
     pub fn clocks(&self) -> &Clocks {
         &self.clocks
     }
+}
+
+/// Bits that mean nothing, of a register and a block (a step of SplitMix64).
+fn noise(seed: u32, slot: usize) -> u64 {
+    let mixed = (u64::from(seed) << 32 | slot as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    (mixed ^ mixed >> 29).wrapping_mul(0xbf58_476d_1ce4_e5b9)
 }

@@ -5,7 +5,7 @@ use super::forms::{arithmetic, comparison};
 use super::memory_forms;
 use super::operands::{Names, Source};
 use super::operation::{Combine, Guard, Kind, Logic, Operation, Program, Shuffle, Slot, Step, Vote};
-use crate::ptx::{Instruction, Kernel, Module, Operand, ParseError, Space, Type, Variable};
+use crate::ptx::{Instruction, Kernel, Literal, Module, Operand, ParseError, Space, Type, Variable};
 use std::collections::HashMap;
 
 /// An operation whose constants have no slot yet: their number is known only after the last instruction.
@@ -55,6 +55,7 @@ pub fn decode(module: &Module, kernel: &Kernel, globals: &HashMap<String, u64>) 
         name: kernel.name.clone(),
         steps,
         registers: files.registers,
+        widths: files.widths,
         constants: files.constants,
         specials: files.specials,
         predicates: files.predicates,
@@ -317,9 +318,19 @@ fn predicate_logic<'a>(
         }
         None => {
             let [destination, source] = names.operands(instruction)?;
-            let source = names.predicate(source, line)?;
-            let source = Guard { negated: source.negated != (stem == "not"), ..source };
-            (destination, Logic::Or, [source, source])
+            let own = names.predicate(destination, line)?;
+            match source {
+                // A constant is what any predicate gives with itself or with its opposite.
+                Operand::Literal(Literal::Integer(0)) => (destination, Logic::Xor, [own, own]),
+                Operand::Literal(Literal::Integer(_)) => {
+                    (destination, Logic::Or, [own, Guard { negated: true, ..own }])
+                }
+                _ => {
+                    let source = names.predicate(source, line)?;
+                    let source = Guard { negated: source.negated != (stem == "not"), ..source };
+                    (destination, Logic::Or, [source, source])
+                }
+            }
         }
     };
     let destination = names.predicate(destination, line)?.predicate;

@@ -24,6 +24,7 @@ pub struct Names<'a> {
 /// What remains of the names once every operand is a slot.
 pub struct Files {
     pub registers: usize,
+    pub widths: Vec<u64>,
     pub predicates: usize,
     pub constants: Vec<u64>,
     pub specials: Vec<Special>,
@@ -83,8 +84,10 @@ impl<'a> Names<'a> {
     }
 
     pub fn finish(self) -> Files {
+        let data = self.kernel.registers.iter().filter(|&&kind| kind != Type::Pred);
         Files {
             registers: self.registers,
+            widths: data.map(|kind| u64::MAX >> (64 - 8 * kind.bytes())).collect(),
             predicates: self.predicates,
             constants: self.constants,
             specials: self.specials.into_iter().map(|(_, special)| special).collect(),

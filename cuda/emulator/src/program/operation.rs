@@ -221,6 +221,8 @@ pub struct Program {
     pub steps: Vec<Step>,
     /// Slots that the steps write, before the constants.
     pub registers: usize,
+    /// The bits that each of these holds.
+    pub widths: Vec<u64>,
     /// Constants, in the slots that follow.
     pub constants: Vec<u64>,
     /// Special registers, in the slots that follow those.

@@ -13,7 +13,7 @@ use crate::devices::cuda::copy::copy;
 use crate::devices::cuda::dense::{dense, dense_target};
 use crate::devices::cuda::launch::{Launch, MAX_BLOCKS};
 use crate::devices::cuda::layout::{Merged, merge};
-use crate::devices::cuda::map::{address, are_aligned, blocks, moved, steps};
+use crate::devices::cuda::map::{address, are_aligned, blocks, moved, steps, strided_blocks};
 use crate::devices::cuda::memory::Memory;
 use crate::devices::cuda::modules::Module;
 use crate::devices::cuda::parameters::{CHUNK, FinishParameters, THREADS, VECTORS, suffix, type_code};
@@ -236,7 +236,8 @@ impl<'a> Job<'a> {
         let merged = merge(output.shape(), operands);
         let kernel = format!("{name}_strided_{}_{}", suffix(self.dtype()), merged.index_width());
         for (layout, offsets) in merged.pieces() {
-            let launch = Launch { module: &MODULE, kernel: &kernel, blocks: blocks(layout.count), shared_bytes: 0 };
+            let launch =
+                Launch { module: &MODULE, kernel: &kernel, blocks: strided_blocks(layout.count), shared_bytes: 0 };
             let parameters = StridedFusedParameters {
                 output: moved(address(output), offsets[0], output),
                 input: moved(address(self.input), offsets[1], self.input),

@@ -42,7 +42,7 @@ parameters!(
 );
 parameters!(
     /// Operands of the layout: output, input, gradient, bias.
-    StridedFusedParameters, 392 {
+    StridedFusedParameters, 456 {
         /// Address of the result.
         output: u64,
         /// X forward, Y backward.
@@ -63,7 +63,7 @@ parameters!(
 );
 parameters!(
     /// Bias gradient of any strides; the layout leaves out the channel axis and has operands input and gradient.
-    BiasReduceParameters, 424 {
+    BiasReduceParameters, 488 {
         /// Y.
         input: u64,
         /// dY.

@@ -21,7 +21,7 @@ use crate::devices::cuda::modules::Module;
 use crate::devices::cuda::parameters::{FinishParameters, suffix, type_code};
 use firelu_filters::axis::Geometry;
 use firelu_filters::border::Border;
-use parameters::{KernelGradientParameters, RimParameters, TapsParameters, UpFirDn2dParameters};
+use parameters::{FEW_TAPS, KernelGradientParameters, RimParameters, TapsParameters, UpFirDn2dParameters};
 use plan::Form;
 
 /// The kernels.
@@ -70,6 +70,11 @@ impl Filter {
 }
 
 impl Form {
+    /// Whether its blocks, which stage taps in shared memory, can prepare a few of them.
+    fn prepares_taps(&self) -> bool {
+        self.shared_bytes > 0
+    }
+
     fn launch(&self) -> Launch<'_> {
         Launch { module: &MODULE, kernel: &self.kernel, blocks: self.blocks, shared_bytes: self.shared_bytes }
     }
@@ -89,7 +94,16 @@ fn filter(output: &Parts, input: &Parts, kernel: &Parts, filter: &Filter, stream
         return Ok(());
     }
     let context = context_of(output.device)?;
-    let taps = prepare_taps(context, kernel, filter, output, stream)?;
+    check_taps(kernel.shape())?;
+    // Only where blocks do not prepare the taps themselves; once a call.
+    let mut prepared: Option<Memory> = None;
+    let mut prepare = || -> Result<u64> {
+        if prepared.is_none() {
+            prepared = Some(prepare_taps(context, kernel, filter, output, stream)?);
+        }
+        Ok(prepared.as_ref().map_or(0, Memory::address))
+    };
+    let tap_size = kernel.dtype().size() as i64;
     let (rank, size) = (output.shape().len(), output.dtype().size() as i64);
     let element = |parts: &Parts, d: usize| parts.strides[d] as i64 / size;
     for (plane, offsets) in pieces(output, input) {
@@ -104,7 +118,7 @@ fn filter(output: &Parts, input: &Parts, kernel: &Parts, filter: &Filter, stream
                 let problem = RimParameters {
                     output: to,
                     input: from,
-                    prepared: taps.address(),
+                    prepared: prepare()?,
                     planes,
                     channels,
                     input_strides,
@@ -121,7 +135,12 @@ fn filter(output: &Parts, input: &Parts, kernel: &Parts, filter: &Filter, stream
             let problem = UpFirDn2dParameters {
                 output: moved(to, part.rows.start * output_strides[2] + part.columns.start * output_strides[3], output),
                 input: from,
-                prepared: taps.address(),
+                taps: address(kernel),
+                tap_stride_y: kernel.strides[0] as i64 / tap_size,
+                tap_stride_x: kernel.strides[1] as i64 / tap_size,
+                gain: filter.gain,
+                tap_type: type_code(kernel.dtype()),
+                flip: i32::from(filter.flip),
                 planes,
                 channels,
                 input_strides,
@@ -141,10 +160,14 @@ fn filter(output: &Parts, input: &Parts, kernel: &Parts, filter: &Filter, stream
                 taps_y: y.taps as i32,
                 ..Default::default()
             };
-            let (form, parameters) = plan::filter(output.dtype(), problem);
+            let (form, mut parameters) = plan::filter(output.dtype(), problem);
+            if kernel.shape().elements() > FEW_TAPS || !form.prepares_taps() {
+                parameters.prepared = prepare()?;
+            }
             let launch = form.launch();
-            // SAFETY: strides are those of the two views, which promise their memory, and sizes those that the schema checked
-            // their shapes by; leading dimensions agree; the prepared taps were launched on the same stream and live until it comes past.
+            // SAFETY: strides are those of the views, which promise their memory, and sizes those that the schema checked
+            // their shapes by; leading dimensions agree; taps that are prepared were launched on the same stream and live
+            // until it comes past.
             unsafe { context.launch(&launch, &parameters, stream) }?;
         }
     }
@@ -161,7 +184,6 @@ fn prepare_taps(
 ) -> Result<Memory> {
     let compute = output.dtype().compute();
     let (taps_y, taps_x) = (kernel.shape()[0], kernel.shape()[1]);
-    check_taps(kernel.shape())?;
     let memory = Memory::new(context, TAPS_HEADER + (taps_x + taps_y + taps_x * taps_y) * compute.size(), stream)?;
     let size = kernel.dtype().size() as i64;
     let parameters = TapsParameters {

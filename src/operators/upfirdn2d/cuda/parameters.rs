@@ -2,6 +2,9 @@
 
 use crate::devices::cuda::parameters::parameters;
 
+/// So many taps every block prepares for itself.
+pub const FEW_TAPS: usize = 32;
+
 parameters!(
     /// Filter taps as the caller gave them, to be prepared.
     TapsParameters, 56 {
@@ -27,12 +30,12 @@ parameters!(
 );
 parameters!(
     /// Zeros inserted, padded or cropped, filtered, every down-th sample kept.
-    UpFirDn2dParameters, 232 {
+    UpFirDn2dParameters, 280 {
         /// Address of the result.
         output: u64,
         /// Address of the operand.
         input: u64,
-        /// Prepared taps.
+        /// Prepared taps; 0: every block prepares them for itself.
         prepared: u64,
         /// Batch times channels.
         planes: i64,
@@ -94,6 +97,22 @@ parameters!(
         planes_per_block: i32,
         /// Neighbouring threads that load one row of the window; channels last: one pixel of it.
         row_threads_log2: i32,
+        /// Taps as the caller gave them, where nothing is prepared.
+        taps: u64,
+        /// Elements between their rows.
+        tap_stride_y: i64,
+        /// Elements between their columns.
+        tap_stride_x: i64,
+        /// The factor.
+        gain: f64,
+        /// Their type.
+        tap_type: i32,
+        /// 1: the last tap meets the first sample.
+        flip: i32,
+        /// Tiled: 1 where two columns can be loaded as one.
+        pairs: i32,
+        /// Fills the struct to whole words.
+        reserved: i32,
     }
 );
 parameters!(
@@ -217,3 +236,14 @@ parameters!(
         flip: i32,
     }
 );
+
+#[cfg(test)]
+mod tests {
+    use crate::devices::cuda::parameters::assert_constants;
+
+    #[test]
+    fn the_constants_are_those_of_the_header() {
+        let header = include_str!("../../../../cuda/include/parameters/upfirdn2d.cuh");
+        assert_constants(header, &[("FEW_TAPS", super::FEW_TAPS as u64)]);
+    }
+}

@@ -110,8 +110,13 @@ fn with_window(
     (p.pitch, p.plane_pitch) = (pitch as i32, plane_pitch as i32);
     (p.width_magic, p.height_magic) = (magic(width), magic(height));
     // With fewer columns than a warp has threads, the threads share several rows.
-    p.row_threads_log2 = log2((width as u64).next_power_of_two().min(32) as i64);
+    p.row_threads_log2 = row_threads_log2(width);
     p
+}
+
+/// Threads side by side for so many columns, or pairs of columns.
+fn row_threads_log2(columns: i64) -> i32 {
+    log2((columns as u64).next_power_of_two().min(32) as i64)
 }
 
 /// Four by four taps with the usual factors and columns side by side in memory.
@@ -158,6 +163,14 @@ fn tiled(dtype: DType, p: UpFirDn2dParameters) -> Option<(Form, UpFirDn2dParamet
     let whole = units * window_height;
     let plane_pitch = (whole + (plane_units - whole).rem_euclid(8)) * unit;
     planned = with_window(planned, window_width, window_height, units * unit, plane_pitch);
+    // Rows of whole pairs: none is half inside the input. A window may begin with the second of a pair.
+    let even = |value: i64| value % 2 == 0;
+    let pair_bytes = 2 * dtype.size() as u64;
+    let pairs = p.input % pair_bytes == 0 && even(p.input_width) && p.input_strides[..3].iter().all(|&s| even(s));
+    if pairs {
+        planned.pairs = 1;
+        planned.row_threads_log2 = row_threads_log2((window_width + 2) / 2);
+    }
     let vector = width * dtype.size() as i64;
     let strides = [p.output_strides[0], p.output_strides[1], p.output_strides[2]];
     let aligned = p.output % vector as u64 == 0
