@@ -30,7 +30,7 @@ struct SnakeParameters {
     WaveParameters wave;
     Layout layout;
 };
-static_assert(sizeof(SnakeParameters) == 440, "mirrored by the host");
+static_assert(sizeof(SnakeParameters) == 504, "mirrored by the host");
 
 // Sums of derivatives by p and by q; the layout leaves out the channel axis and has operands input and gradient.
 struct SnakeReduceParameters {
@@ -43,7 +43,7 @@ struct SnakeReduceParameters {
     WaveParameters wave;
     Layout layout;
 };
-static_assert(sizeof(SnakeReduceParameters) == 424, "mirrored by the host");
+static_assert(sizeof(SnakeReduceParameters) == 488, "mirrored by the host");
 
 struct SnakeFinishParameters {
     u64 alpha_gradient;      // zero where it is not wanted

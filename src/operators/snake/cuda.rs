@@ -40,7 +40,7 @@ parameters!(
 );
 parameters!(
     /// Operands of the layout: output, input, gradient, and the number of the channel.
-    SnakeParameters, 440 {
+    SnakeParameters, 504 {
         /// Address of the result.
         output: u64,
         /// X.
@@ -65,7 +65,7 @@ parameters!(
 );
 parameters!(
     /// Sums of derivatives by p and by q; the layout leaves out the channel axis and has operands input and gradient.
-    SnakeReduceParameters, 424 {
+    SnakeReduceParameters, 488 {
         /// X.
         input: u64,
         /// dY.
