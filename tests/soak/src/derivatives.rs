@@ -73,7 +73,9 @@ fn straighten(request: &mut Request, choices: &mut Choices<'_>) {
 
 /// One operator, its gradient definitions and a direction for each of its inputs.
 pub fn run(choices: &mut Choices<'_>) -> Result<Outcome, String> {
-    let signature = &SIGNATURES[choices.below(SIGNATURES.len())];
+    // A sine is nowhere a line: the tests of gradients have it.
+    let lines: Vec<_> = SIGNATURES.iter().filter(|signature| !signature.operator.starts_with("Snake")).collect();
+    let signature = lines[choices.below(lines.len())];
     let limit = choices.pick(&[6, 12, 12, 24, 100]);
     let mut request = generate::fitting(signature, limit, choices);
     straighten(&mut request, choices);

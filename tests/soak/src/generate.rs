@@ -129,6 +129,25 @@ pub fn fitting(signature: &'static Signature, limit: usize, choices: &mut Choice
                 inputs.push(array(&[channels], of_bias(choices)));
             }
         }
+        "Snake" | "SnakeGradient" | "SnakeDerivative" => {
+            inputs = vec![array(&shape, dtype); if signature.operator == "Snake" { 1 } else { 2 }];
+            let rank = shape.len() as i64;
+            let axis =
+                if rank < 2 || choices.one_in(2) { choices.below(2 * rank.max(1) as usize) as i64 - rank } else { 1 };
+            args.push(("axis", ArgValue::Int(axis)));
+            let channels = shape.get(axis.rem_euclid(rank.max(1)) as usize).copied().unwrap_or(1);
+            inputs.push(array(&[channels], of_bias(choices)));
+            if choices.one_in(2) {
+                inputs.push(array(&[channels], of_bias(choices)));
+            }
+            optional_arg(&mut args, "logscale", |choices| ArgValue::Bool(choices.one_in(2)), choices);
+            if signature.operator == "SnakeDerivative" {
+                let which = choices.below(if inputs.len() == 4 { 4 } else { 3 });
+                for (place, name) in [(1, "order_x"), (2, "order_alpha"), (3, "order_beta")] {
+                    args.push((name, ArgValue::Int(i64::from(which == place))));
+                }
+            }
+        }
         "Sum" => inputs = vec![array(&shape, dtype); 1 + choices.below(6)],
         "Add" | "Sub" | "Mul" => {
             let (mut first, mut second) = (shape.clone(), shape.clone());

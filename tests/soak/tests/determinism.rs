@@ -26,6 +26,12 @@ fn shapes(operator: &str) -> (Vec<Vec<usize>>, Vec<Vec<usize>>) {
         "UpFirDn2d" => (vec![picture, kernel], vec![filtered]),
         "UpFirDn2dGradient" => (vec![filtered, kernel, picture.clone()], vec![picture]),
         "UpFirDn2dKernelGradient" => (vec![picture, filtered, kernel.clone()], vec![kernel]),
+        "Snake" => (vec![picture.clone(), channels.clone(), channels], vec![picture]),
+        "SnakeGradient" => (
+            vec![picture.clone(), picture.clone(), channels.clone(), channels.clone()],
+            vec![picture, channels.clone(), channels],
+        ),
+        "SnakeDerivative" => (vec![picture.clone(), picture.clone(), channels.clone(), channels], vec![picture]),
         "FilteredAct" | "FilteredActGradient" => {
             let mut inputs = vec![picture.clone(), kernel.clone(), kernel];
             inputs.extend(vec![channels.clone(); 3]);

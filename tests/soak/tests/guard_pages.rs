@@ -28,6 +28,9 @@ fn shapes(operator: &str, n: usize) -> Shapes {
         "UpFirDn2d" => (vec![row.clone(), kernel], vec![vec![3, n]]),
         "UpFirDn2dGradient" => (vec![vec![3, n], kernel, row.clone()], vec![row]),
         "UpFirDn2dKernelGradient" => (vec![row, vec![3, n], kernel.clone()], vec![kernel]),
+        "Snake" => (vec![row.clone(), vec![n], vec![n]], vec![row]),
+        "SnakeGradient" => (vec![row.clone(), row.clone(), vec![n], vec![n]], vec![row, vec![n], vec![n]]),
+        "SnakeDerivative" => (vec![row.clone(), row.clone(), vec![n], vec![n]], vec![row]),
         "FilteredAct" | "FilteredActGradient" => filtered(operator, [2, 2, n], [2, 4, n]),
         other => unreachable!("{other} has no shapes here"),
     }

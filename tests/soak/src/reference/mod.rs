@@ -7,6 +7,7 @@ mod elementwise;
 mod exact;
 pub mod filtered_act;
 mod reduce;
+mod snake;
 mod uncertain;
 pub mod upfirdn2d;
 mod waves;
@@ -71,6 +72,9 @@ pub fn expect(request: &Request) -> Result<Vec<Expected>, Refused> {
         "FusedLeakyReluGradient" => elementwise::fused_leaky_relu_gradient(request),
         "BiasAct" => activations::bias_act(request),
         "BiasActGradient" => activations::bias_act_gradient(request),
+        "Snake" => snake::forward(request),
+        "SnakeGradient" => snake::gradient(request),
+        "SnakeDerivative" => snake::derivative(request),
         "FilteredAct" => filtered_act::forward(request),
         "FilteredActGradient" => filtered_act::gradient(request),
         "Sum" => elementwise::sum(request),
