@@ -108,7 +108,7 @@ def _large_cases() -> Iterator[_Case]:
         yield "UpFirDn2d", [shape, (4, 4)], {"pad_x0": 2, "pad_x1": 1, "pad_y0": 2, "pad_y1": 1}
 
 
-def _cases(*, plain: bool) -> Iterator[_Case]:
+def _cases(*, plain: bool = True) -> Iterator[_Case]:
     """Yield operators with the shapes of their inputs; each kernel that ships is used by one of them."""
     planes, small, odd = (1, 8, 32, 32), (2, 16, 4, 4), (1, 3, 5, 7)
     for shape in (planes, small, odd) if plain else (small, odd):

@@ -78,12 +78,6 @@ def test_gradients_are_those_of_the_cpu():
         np.testing.assert_allclose(there, here, rtol=1e-12, atol=1e-13)
 
 
-def test_the_selftest_covers_every_operator_with_a_kernel():
-    result = firelu.cuda_selftest()
-    assert set(result["operators"]) == {n for n in firelu.operators() if "cuda" in firelu.schema(n).devices}
-    assert result["comparisons"] > 500
-
-
 def test_devices_are_described():
     assert set(firelu.devices()) == {"cpu", "cuda:0"}
     assert "compute capability" in firelu.devices()["cuda:0"]

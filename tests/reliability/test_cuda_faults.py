@@ -191,9 +191,12 @@ ALWAYS = ["cuCtxGetCurrent", "cuCtxSetCurrent", "cuMemcpyHtoD", "cuMemcpyDtoH", 
 ALWAYS += ["cuStreamSynchronize", "cuPointerGetAttribute", "cuEventRecord", "cuStreamWaitEvent", "cuMemsetD32Async"]
 
 
+WITHOUT_POOLS = ["cuMemAlloc", "cuMemFree", "cuStreamIsCapturing"]
+
+
 @pytest.mark.parametrize("pools", [True, False])
 def test_every_call_fails_in_turn(pools):
-    functions = [*ALWAYS, *(["cuMemAllocFromPoolAsync", "cuMemFreeAsync"] if pools else ["cuMemAlloc", "cuMemFree"])]
+    functions = [*ALWAYS, *(["cuMemAllocFromPoolAsync", "cuMemFreeAsync"] if pools else WITHOUT_POOLS)]
     outcome = json.loads(run(EACH, ",".join(functions), POOLS=str(int(pools)))[-1])
     name = "cuda_faults" if pools else "cuda_faults_without_pools"
     record(name, injected=outcome["injected"], told_late=outcome["told_late"], calls=outcome["calls"])
