@@ -15,7 +15,7 @@ SPECIFICATION = importlib.util.spec_from_file_location("cuda_bench", PATH)
 bench = importlib.util.module_from_spec(SPECIFICATION)
 SPECIFICATION.loader.exec_module(bench)
 
-QUICK = [case for case in bench.CASES if case[1][0] in ((1 << 20,), (1, 16, 256, 256), (1, 8, 256, 256))]
+QUICK = [case for case in bench.CASES if case[1][0] in ((1 << 20,), (8, 64, 64), (1, 16, 256, 256), (1, 8, 256, 256))]
 
 
 @pytest.mark.parametrize("case", QUICK, ids=lambda case: f"{case[0]} {case[1][0]}")
@@ -54,6 +54,7 @@ def test_the_scarcest_of_bandwidth_issue_and_latency_is_the_time():
 
 def test_four_taps_take_one_launch():
     counters = bench.Counters()
-    case = [case for case in bench.CASES if case[0].startswith("UpFirDn2d") and case[1][0] == (1, 8, 64, 64)]
-    rows = list(bench.count(counters, case, ("float32",)))
-    assert [len(row["launches"]) for row in rows] == [1] * len(rows)
+    cases = [("UpFirDn2d", [(1, 8, 16, 16), (4, 4)], args, 0) for args in (bench.BLUR, bench.UP, bench.DOWN)]
+    rows = list(bench.count(counters, cases, ("float32",)))
+    assert {row["layout"] for row in rows} == {"row-major", "channels-last"}
+    assert [len(row["launches"]) for row in rows] == [1] * 6

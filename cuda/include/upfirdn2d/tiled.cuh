@@ -21,6 +21,8 @@ template <typename T, int UP, int DOWN> struct Tiled {
         NEEDED = (OUTPUTS_X - 1) * DOWN + PER_PHASE + (UP - 1), // the odd phase may begin one column later
         COLUMNS = (NEEDED + UNIT - 1) / UNIT * UNIT,
         ROWS = (OUTPUTS_Y - 1) * DOWN + PER_PHASE,
+        // Pieces of a long row at once: of halves a register holds two columns.
+        LONG = sizeof(T) > 2 ? 2 : (DOWN == 2 ? 5 : 3),
         LOAD_ROWS = UP == 2 || DOWN == 2 || sizeof(C) == 8 ? 3 : 5, // of a warp, two pairs of each, before the first store
     };
 
@@ -168,7 +170,7 @@ template <typename T, int UP, int DOWN> struct Tiled {
         __syncthreads();
         const Axis x(tile.x, UP, DOWN, i32(p.pad_x)), y(tile.y, UP, DOWN, i32(p.pad_y));
         if (p.pairs) {
-            load_window<T, true, 2, LOAD_ROWS, 2>(p, origins, window, planes, x.start, y.start);
+            load_window<T, true, 2, LOAD_ROWS, 2, LONG>(p, origins, window, planes, x.start, y.start);
         } else {
             load_window<T, true, 1, LOAD_ROWS, 4>(p, origins, window, planes, x.start, y.start);
         }

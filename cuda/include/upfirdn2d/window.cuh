@@ -49,17 +49,30 @@ __device__ __forceinline__ void clear(u16 &word) { word = 0; }
 __device__ __forceinline__ void clear(u32 &word) { word = 0; }
 __device__ __forceinline__ void clear(uint2 &word) { word = make_uint2(0, 0); }
 __device__ __forceinline__ void clear(uint4 &word) { word = make_uint4(0, 0, 0, 0); }
+struct Halves {
+    u16 first, second;
+};
+__device__ __forceinline__ Halves halves_of(u32 word) {
+    Halves halves;
+    asm("mov.b32 {%0, %1}, %2;" : "=h"(halves.first), "=h"(halves.second) : "r"(word));
+    return halves;
+}
 template <typename T> __device__ __forceinline__ Compute<T> first_of(u16 word) { return widen(T{word}); }
 template <typename T> __device__ __forceinline__ Compute<T> first_of(u32 word) {
-    if constexpr (sizeof(T) == 2) return widen(T{u16(word)});
-    else return __uint_as_float(word);
+    if constexpr (sizeof(T) == 2) {
+        return widen(T{halves_of(word).first});
+    } else {
+        return __uint_as_float(word);
+    }
 }
 template <typename T> __device__ __forceinline__ Compute<T> first_of(uint2 word) {
     if constexpr (sizeof(T) == 4) return __uint_as_float(word.x);
     else return __hiloint2double(word.y, word.x);
 }
 template <typename T> __device__ __forceinline__ Compute<T> first_of(uint4 word) { return __hiloint2double(word.y, word.x); }
-template <typename T> __device__ __forceinline__ Compute<T> second_of(u32 word) { return widen(T{u16(word >> 16)}); }
+template <typename T> __device__ __forceinline__ Compute<T> second_of(u32 word) {
+    return widen(T{halves_of(word).second});
+}
 template <typename T> __device__ __forceinline__ Compute<T> second_of(uint2 word) { return __uint_as_float(word.y); }
 template <typename T> __device__ __forceinline__ Compute<T> second_of(uint4 word) { return __hiloint2double(word.w, word.z); }
 __device__ __forceinline__ void store_pair(float *target, float first, float second) {
@@ -146,11 +159,13 @@ __device__ __forceinline__ void load_rows(const UpFirDn2dParameters &p, const i6
     }
 }
 
-// The same by the threads that the host has planned for a row.
-template <typename T, bool ADJACENT, int WIDE, int ROWS, int CHUNKS, typename C>
+// The same by the threads that the host has planned for a row. LONG: pieces of a row where it has more than CHUNKS.
+template <typename T, bool ADJACENT, int WIDE, int ROWS, int CHUNKS, int LONG = CHUNKS, typename C>
 __device__ __forceinline__ void load_window(const UpFirDn2dParameters &p, const i64 *origins, C *window, i32 planes,
                                             i32 start_x, i32 start_y) {
-    if (p.row_threads_log2 == 5) {
+    if (LONG > CHUNKS && p.window_width > CHUNKS * WIDE * 32) {
+        load_rows<T, ADJACENT, WIDE, true, ROWS, LONG>(p, origins, window, planes, start_x, start_y);
+    } else if (p.row_threads_log2 == 5) {
         load_rows<T, ADJACENT, WIDE, true, ROWS, CHUNKS>(p, origins, window, planes, start_x, start_y);
     } else {
         load_rows<T, ADJACENT, WIDE, false, ROWS, 1>(p, origins, window, planes, start_x, start_y);
