@@ -124,7 +124,7 @@ def _cases(*, plain: bool = True) -> Iterator[_Case]:
                 yield "BiasActGradient", [shape, shape, channels], {"act": act, "order": order}
             yield "BiasActGradient", [shape, shape, None], {"act": act, "clamp": 0.75}
         for beta, logscale in ((channels, True), (None, False)):
-            waves = [shape, channels, beta]
+            waves: list[tuple[int, ...] | None] = [shape, channels, beta]
             yield "Snake", waves, {"logscale": logscale}
             yield "SnakeGradient", [shape, *waves], {"logscale": logscale}
             yield "SnakeDerivative", [shape, *waves], {"logscale": logscale, "order_x": 2, "order_alpha": 1}

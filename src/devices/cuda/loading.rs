@@ -55,8 +55,13 @@ impl Context {
                 None => load(&text)?,
             };
             let mut function = std::ptr::null_mut();
-            // SAFETY: the module was loaded in this context and is never unloaded; the driver writes one handle.
-            unsafe { calls::cuModuleGetFunction(&mut function, loaded, symbol.as_ptr()) }?;
+            // SAFETY: the module was loaded in this context; the driver writes one handle.
+            let found = unsafe { calls::cuModuleGetFunction(&mut function, loaded, symbol.as_ptr()) };
+            if found.is_err() && !modules.contains_key(module.name) {
+                // SAFETY: it was loaded above, and nobody else knows of it.
+                unsafe { calls::cuModuleUnload(loaded) }?;
+            }
+            found?;
             functions.insert(kernel.to_string(), (function, bytes));
             Ok((function, bytes))
         })

@@ -102,9 +102,9 @@ fn chain(number: f64, logscale: bool, order: usize) -> Vec<f64> {
 /// Where p is in the divisor too: derivatives of the product as sums of those of sin² alone.
 fn together(by_p: &[f64], inverse: f64) -> Vec<f64> {
     let mut weights = vec![0.0; by_p.len()];
-    for (m, weight) in by_p.iter().enumerate() {
-        for k in 0..=m {
-            weights[k] += weight * binomial(m, k) * divided(inverse, m - k);
+    for (m, of_product) in by_p.iter().enumerate() {
+        for (k, weight) in weights.iter_mut().enumerate().take(m + 1) {
+            *weight += of_product * binomial(m, k) * divided(inverse, m - k);
         }
     }
     weights

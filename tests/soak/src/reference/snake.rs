@@ -122,7 +122,7 @@ pub fn derivative(request: &Request) -> Outputs {
     Ok(vec![call.map(|place, wave, t| match orders {
         [0, 0, 0] => product(of(place), wave.value(t, compute), compute),
         [1, 0, 0] => wave.times_derivative(of(place), t, compute),
-        [0, _, _] if orders[1] + orders[2] == 1 => {
+        [0, _, _] if orders[1] + orders[2] == 1 && !wave.passes_the_largest(t.value, compute) => {
             let by = wave.by_numbers(of(place), t, (compute, 1));
             let channel = call.channel(place);
             let part = |which: usize, chain: usize| product(by[which], call.chain(chain, channel), compute);

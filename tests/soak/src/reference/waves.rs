@@ -59,6 +59,11 @@ impl Wave {
         passes || !u.error.is_finite() || !ordinary(self.frequency) || !ordinary(self.divisor) || self.divisor == 0.0
     }
 
+    /// Whether the factor of a sine, t over a divisor, passes the largest number before the sine is multiplied in.
+    pub fn passes_the_largest(&self, t: f64, compute: DType) -> bool {
+        t.is_finite() && (t / self.divisor).abs() >= largest(compute) / 2.0
+    }
+
     fn angle(&self, u: Uncertain, compute: DType) -> Angle {
         let angle = self.frequency * u.value;
         let off = self.frequency.abs() * u.error + UNITS * unit(compute) * (angle.abs() + 1.0);
