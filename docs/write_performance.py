@@ -43,11 +43,12 @@ was measured on a GPU: the CUDA kernels never ran on hardware.
 """
 WITH = """
 The figures below come from one run of `firelu bench` (firelu {version}) on: {processor}, {threads} threads,
-instruction set {level}, non-temporal stores above {cache} MiB, transparent huge pages: {huge_pages}.{libraries} Each time
-is the median of many short turns that all calls of a case, copies included, take one after the other; for small calls it
-is the shortest. This is a shared machine: times vary by about a third and memory speed by up to half between runs, so
-we only compare times measured in the same process. Nothing was measured on a GPU: the CUDA kernels never ran on
-hardware. `docs/write_performance.py` writes this page.
+instruction set {level}, non-temporal stores above {cache} MiB, transparent huge pages: {huge_pages}.{libraries} Each
+time is the median of many short turns that all calls of a case, copies included, take one after the other; for small
+calls it is the shortest. This is a shared machine: times vary by about a third and memory speed by up to half between
+runs, so we only compare times measured in the same process. Nothing was measured on a GPU: the CUDA kernels never ran
+on hardware.
+`docs/write_performance.py` writes this page.
 {notes}"""
 GOALS = """
 ## Performance targets and results
