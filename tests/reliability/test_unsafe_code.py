@@ -10,7 +10,7 @@ ROOT = pathlib.Path(__file__).parents[2]
 # Where it may stand, and what for.
 ALLOWED = {
     r"src/core/tensor\.rs": "memory of tensors",
-    r"src/devices/(cpu|cuda)/((memory|simd|activations)/)?\w+\.rs": "threads, registers, memory and drivers",
+    r"src/devices/(cpu|cuda)/((memory|simd|activations|walk)/)?\w+\.rs": "threads, registers, memory and drivers",
     r"src/filters/plan/(layout|taps)\.rs": "the taps of a kernel and the rows of a plane are read through strides",
     r"src/filters/window\.rs": "windows are copied through the strides of planes, and added up",
     r"src/filters/filter/\w+\.rs": "tiles call the loops on rows that the plan cut",
