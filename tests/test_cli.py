@@ -106,7 +106,7 @@ def test_doctor_fails_on_a_setting_that_is_ignored(monkeypatch, capsys):
     text = capsys.readouterr().out
     assert f"Problem: {problem}\n" in text
     assert "All is well" not in text
-    assert "FIRELU_NUM_THREADS  abc" in text
+    assert re.search(r"FIRELU_NUM_THREADS +abc", text)
     assert main(["doctor", "--json"]) == 1
     assert json.loads(capsys.readouterr().out)["problems"] == [problem]
 

@@ -43,7 +43,7 @@ class TestOtherLibraries:
             (lambda: firelu.upsample2d(x, np.ones((2, 2)), 2), "firelu.torch.upfirdn2d"),
             (lambda: firelu.bias_act(x), "firelu.torch.bias_act"),
             (lambda: firelu.filtered_act(x), "firelu.torch.filtered_lrelu"),
-            (lambda: firelu.snake(x, np.ones(1)), "firelu.torch.filtered_lrelu, filtered_snake or snake"),
+            (lambda: firelu.snake(x, np.ones(1)), "firelu.torch.snake"),
             (lambda: firelu.upfirdn1d(x, np.ones(2)), "firelu.torch.upfirdn1d"),
             (lambda: firelu.upfirdn1d(np.ones(4), torch.ones(2)), "firelu.torch.upfirdn1d"),
             (lambda: firelu.run_operator("Sum", x), "firelu.torch.register('Sum')"),

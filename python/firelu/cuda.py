@@ -92,6 +92,9 @@ def _runs(wide: bool) -> Iterator[tuple[str, str, _Case]]:
         for case in _filters(_ONE, _ONE, 161, {"pad_x0": 80, "pad_x1": 80, "pad_y0": 80, "pad_y1": 80}):
             # More taps than any tile's window holds.
             yield dtype, "row-major", case
+    for dtype in _DTYPES:
+        # Short rows of neighbours: the lanes of a warp read one.
+        yield dtype, "row-major", ("ReduceSum", [(5, 64)], {"axes": [1]})
     if not wide:
         for dtype in _DTYPES:
             # Channels side by side, on enough pixels for blocks that go down columns.

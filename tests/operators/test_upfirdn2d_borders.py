@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 
 import firelu
 import numpy as np
@@ -101,8 +102,17 @@ def defined(dtype, separable, form, border):
     return reference.upfirdn2d(x, kernel, **arguments), magnitudes(x, kernel, arguments)
 
 
-@pytest.mark.parametrize("border", RULES)
-@pytest.mark.parametrize("dtype", DTYPES, ids=lambda dtype: dtype.name)
+def quick_half(name, *lists):
+    """Every combination; each second one takes part in the full run alone."""
+    combinations = list(itertools.product(*(range(len(values)) for values in lists)))
+    marks = [pytest.mark.full if sum(places) % 2 else () for places in combinations]
+    values = [[values[place] for values, place in zip(lists, places, strict=True)] for places in combinations]
+    return pytest.mark.parametrize(
+        name, [pytest.param(*each, marks=mark) for each, mark in zip(values, marks, strict=True)]
+    )
+
+
+@quick_half("border, dtype", RULES, DTYPES)
 @pytest.mark.parametrize("channels_last", [False, True], ids=["planes", "channels last"])
 def test_large_pictures_on_every_level_and_any_number_of_threads(border, dtype, channels_last, num_threads, cpu_level):
     x = picture(dtype, channels_last)
