@@ -206,7 +206,9 @@ def peers_section(results: dict[str, Any]) -> str:
             for name, seconds in case["seconds"].items():
                 if name not in ours:
                     what = f"{case['name']}: {name}, {memory} memory / "
-                    values = [times(what + own, seconds / ours[own]) for own in ("firelu", "firelu.torch")]
+                    values = [
+                        times(what + own, seconds / ours[own]) for own in ("firelu", "firelu.torch") if own in ours
+                    ]
                     rows.append([case["name"], name, memory, f"{seconds * 1e3:.1f} ms", *values])
             rows += [[case["name"], name, memory, "did not run", "", ""] for name in case["left_out"]]
     rows.sort(key=lambda row: [*(case["name"] for case in results["cases"]), row[0]].index(row[0]))

@@ -57,7 +57,9 @@ def torch_row(result: Mapping[str, Any]) -> str:
     others = [name for name in seconds if not name.startswith("firelu")]
     compared = [f"{name} {seconds[name] / seconds['firelu.torch']:.1f} x" for name in others]
     compared += [f"{name} left out ({reason})" for name, reason in result["left_out"].items()]
-    ours = f"{seconds['firelu.torch'] / copy:>20.2f} {seconds['firelu'] / copy:>14.2f}"
+    # Gradients are taken by torch alone.
+    of_arrays = f"{seconds['firelu'] / copy:.2f}" if "firelu" in seconds else "-"
+    ours = f"{seconds['firelu.torch'] / copy:>20.2f} {of_arrays:>14}"
     return f"{result['name']:<40} {copy * 1e3:>9.3f} {ours}  {', '.join(compared)}"
 
 
