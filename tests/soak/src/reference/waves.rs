@@ -106,7 +106,16 @@ impl Wave {
             value: -angle.square / (b * b),
             error: (angle.error + angle.square * 2.0 * self.relative) / (b * b),
         };
+        // The stream is multiplied by t before the sine is.
+        let on_the_way = stream.value * u.value;
+        let passes = on_the_way.is_finite() && on_the_way.abs() >= largest(compute) / 2.0
+            || on_the_way.is_infinite() && stream.value.is_finite() && u.value.is_finite();
+        let unknown = Uncertain { value: 0.0, error: f64::INFINITY };
+        let by_frequency = if passes { unknown } else { by_frequency };
         [by_frequency, by_divisor].map(|of| {
+            if !of.error.is_finite() {
+                return unknown;
+            }
             let part = product(stream, of, compute);
             let of_sum = (length as f64 / 8.0 + UNITS) * unit(compute) * part.value.abs();
             Uncertain { value: part.value, error: part.error + of_sum }
