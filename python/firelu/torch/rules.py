@@ -135,6 +135,40 @@ def batch_elementwise(bridged: Bridged, size: int, dims: Dims, arguments: list[A
 # Placements. DTensor is imported when somebody uses it: that takes half as long as importing torch, and few need it.
 
 
+def batch_by_channels(bridged: Bridged, size: int, dims: Dims, arguments: list[Any]) -> Batched | None:
+    """Join the batch to the channels, of which each has its own numbers and its own sums."""
+    signature = bridged.signature
+    rank = arguments[0].dim() - (dims[0] is not None)
+    place_of_axis = signature.first_argument + signature.argument_names.index("axis")
+    axis = arguments[place_of_axis]
+    if not -rank <= axis < rank:
+        return None
+    axis %= rank
+    moved = list(arguments)
+    for spec, place in zip(signature.inputs, signature.places, strict=True):
+        value = arguments[place]
+        if value is None:
+            continue
+        if spec.shape_only:
+            moved[place] = [size * length for length in value]
+            continue
+        # The numbers of each channel have one dimension, the channels'.
+        at = 0 if spec.name in ("B", "Alpha", "Beta") else axis
+        moved[place] = in_front(value, dims[place], size).movedim(0, at).flatten(at, at + 1)
+    moved[place_of_axis] = axis
+    channels = [length for place, length in enumerate(arguments[0].shape) if place != dims[0]][axis]
+    result = bridged.overload(*moved)
+    if not isinstance(result, tuple):
+        return result.unflatten(axis, (size, channels)), axis
+    outputs, places = [], []
+    for number, (output, wanted) in enumerate(zip(result, signature.wanted(arguments), strict=True)):
+        at = 0 if number else axis
+        there = wanted and (number == 0 or output.shape[0] == size * channels)
+        outputs.append(output.unflatten(at, (size, channels)) if there else output.new_empty((size, 0)))
+        places.append(at if there else 0)
+    return tuple(outputs), tuple(places)
+
+
 def shard(dim: int) -> Placement:
     """Give the placement of a tensor that is split along a dimension."""
     from torch.distributed.tensor import Shard

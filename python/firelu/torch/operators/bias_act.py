@@ -12,12 +12,10 @@ from torch.nn import functional
 
 from ..rules import (
     NOT_EXPORTED,
-    Batched,
-    Dims,
     Kind,
     Rules,
     Way,
-    in_front,
+    batch_by_channels,
     partial,
     present,
     replicate,
@@ -61,34 +59,6 @@ def _gradient_shape(kinds: list[Kind | None], constants: tuple[Any, ...]) -> lis
     if bias is not None:
         same_shape(bias[0], (shape[axis],))
     return [x, ((shape[axis],), (bias or x)[1])]
-
-
-def _batch(bridged: Bridged, size: int, dims: Dims, arguments: list[Any]) -> Batched | None:
-    """Join the batch to the channels, of which each has its own bias and its own sum."""
-    signature = bridged.signature
-    rank = arguments[0].dim() - (dims[0] is not None)
-    axis = arguments[signature.first_argument + _AXIS]
-    if not -rank <= axis < rank:
-        return None
-    axis %= rank
-    moved = list(arguments)
-    for spec, place in zip(signature.inputs, signature.places, strict=True):
-        value = arguments[place]
-        if value is not None:
-            # A bias has one dimension, that of the channels.
-            at = 0 if spec.name == "B" else axis
-            moved[place] = in_front(value, dims[place], size).movedim(0, at).flatten(at, at + 1)
-    moved[signature.first_argument + _AXIS] = axis
-    channels = [length for place, length in enumerate(arguments[0].shape) if place != dims[0]][axis]
-    result = bridged.overload(*moved)
-    if not isinstance(result, tuple):
-        return result.unflatten(axis, (size, channels)), axis
-    wanted = signature.wanted(arguments)
-    parted = [
-        output.unflatten(at, (size, channels)) if there else output.new_empty((size, 0))
-        for output, at, there in zip(result, (axis, 0), wanted, strict=True)
-    ]
-    return tuple(parted), (axis if wanted[0] else 0, 0)
 
 
 def _channel(bridged: Bridged, arguments: list[Any], rank: int) -> int | None:
@@ -147,6 +117,8 @@ def bias_act(
 
 
 RULES = {
-    "BiasAct": Rules(shape=_shape, batch=_batch, shard=_shard, decompose=bias_act),
-    "BiasActGradient": Rules(shape=_gradient_shape, batch=_batch, shard=_shard_gradient, decompose=NOT_EXPORTED),
+    "BiasAct": Rules(shape=_shape, batch=batch_by_channels, shard=_shard, decompose=bias_act),
+    "BiasActGradient": Rules(
+        shape=_gradient_shape, batch=batch_by_channels, shard=_shard_gradient, decompose=NOT_EXPORTED
+    ),
 }

@@ -9,12 +9,10 @@ from torch.nn import functional
 
 from ..rules import (
     NOT_EXPORTED,
-    Batched,
-    Dims,
     Kind,
     Rules,
     Way,
-    in_front,
+    batch_by_channels,
     partial,
     present,
     replicate,
@@ -49,38 +47,6 @@ def _gradient_shape(kinds: list[Kind | None], constants: tuple[Any, ...]) -> lis
         if given is not None and (given is bias or given[0]):
             same_shape(given[0], (shape[axis],))
     return [y, ((shape[axis],), (like or bias or y)[1])]
-
-
-def _batch(bridged: Bridged, size: int, dims: Dims, arguments: list[Any]) -> Batched | None:
-    """Join the batch to the channels, of which each has its own bias and its own sum."""
-    signature = bridged.signature
-    rank = arguments[0].dim() - (dims[0] is not None)
-    axis = arguments[signature.first_argument + _AXIS]
-    if not -rank <= axis < rank:
-        return None
-    axis %= rank
-    moved = list(arguments)
-    for spec, place in zip(signature.inputs, signature.places, strict=True):
-        value = arguments[place]
-        if value is None:
-            continue
-        if spec.shape_only:
-            moved[place] = [size * length for length in value]
-            continue
-        # A bias has one dimension, that of the channels.
-        at = 0 if spec.name == "B" else axis
-        moved[place] = in_front(value, dims[place], size).movedim(0, at).flatten(at, at + 1)
-    moved[signature.first_argument + _AXIS] = axis
-    channels = [length for place, length in enumerate(arguments[0].shape) if place != dims[0]][axis]
-    result = bridged.overload(*moved)
-    if not isinstance(result, tuple):
-        return result.unflatten(axis, (size, channels)), axis
-    wanted = signature.wanted(arguments)
-    parted = [
-        output.unflatten(at, (size, channels)) if there else output.new_empty((size, 0))
-        for output, at, there in zip(result, (axis, 0), wanted, strict=True)
-    ]
-    return tuple(parted), (axis if wanted[0] else 0, 0)
 
 
 def _channel(bridged: Bridged, arguments: list[Any], rank: int) -> int | None:
@@ -130,10 +96,10 @@ def fused_leaky_relu(
 
 
 RULES = {
-    "FusedLeakyRelu": Rules(shape=_shape, batch=_batch, shard=_shard, decompose=fused_leaky_relu),
+    "FusedLeakyRelu": Rules(shape=_shape, batch=batch_by_channels, shard=_shard, decompose=fused_leaky_relu),
     "FusedLeakyReluGradient": Rules(
         shape=_gradient_shape,
-        batch=_batch,
+        batch=batch_by_channels,
         shard=_shard_gradient,
         decompose=NOT_EXPORTED,
         lengths_read={"Like": 0},

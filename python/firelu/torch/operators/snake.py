@@ -8,12 +8,10 @@ from torch import Tensor
 
 from ..rules import (
     NOT_EXPORTED,
-    Batched,
-    Dims,
     Kind,
     Rules,
     Way,
-    in_front,
+    batch_by_channels,
     partial,
     present,
     replicate,
@@ -52,34 +50,6 @@ def _derivative_shape(kinds: list[Kind | None], constants: tuple[Any, ...]) -> l
     x, dy = _check(kinds, 2, constants[_AXIS]), present(kinds, 1)
     same_shape(dy[0], x[0])
     return [x]
-
-
-def _batch(bridged: Bridged, size: int, dims: Dims, arguments: list[Any]) -> Batched | None:
-    """Join the batch to the channels, of which each has its own numbers and its own sums."""
-    signature = bridged.signature
-    rank = arguments[0].dim() - (dims[0] is not None)
-    axis = arguments[signature.first_argument + _AXIS]
-    if not -rank <= axis < rank:
-        return None
-    axis %= rank
-    moved = list(arguments)
-    for spec, place in zip(signature.inputs, signature.places, strict=True):
-        value = arguments[place]
-        if value is not None:
-            at = axis if spec.name in ("X", "dY") else 0
-            moved[place] = in_front(value, dims[place], size).movedim(0, at).flatten(at, at + 1)
-    moved[signature.first_argument + _AXIS] = axis
-    channels = [length for place, length in enumerate(arguments[0].shape) if place != dims[0]][axis]
-    result = bridged.overload(*moved)
-    if not isinstance(result, tuple):
-        return result.unflatten(axis, (size, channels)), axis
-    wanted = signature.wanted(arguments)
-    there = (wanted[0], wanted[1], wanted[2] and arguments[signature.places[3]] is not None)
-    parted = [
-        output.unflatten(at, (size, channels)) if given else output.new_empty((size, 0))
-        for output, at, given in zip(result, (axis, 0, 0), there, strict=True)
-    ]
-    return tuple(parted), (axis if there[0] else 0, 0, 0)
 
 
 def _channel(bridged: Bridged, arguments: list[Any]) -> int:
@@ -124,7 +94,9 @@ def snake(x: Tensor, alpha: Tensor, beta: Tensor | None = None, logscale: bool =
 
 
 RULES = {
-    "Snake": Rules(shape=_shape, batch=_batch, shard=_shard, decompose=snake),
-    "SnakeGradient": Rules(shape=_gradient_shape, batch=_batch, shard=_shard_gradient, decompose=NOT_EXPORTED),
-    "SnakeDerivative": Rules(shape=_derivative_shape, batch=_batch, shard=_shard, decompose=NOT_EXPORTED),
+    "Snake": Rules(shape=_shape, batch=batch_by_channels, shard=_shard, decompose=snake),
+    "SnakeGradient": Rules(
+        shape=_gradient_shape, batch=batch_by_channels, shard=_shard_gradient, decompose=NOT_EXPORTED
+    ),
+    "SnakeDerivative": Rules(shape=_derivative_shape, batch=batch_by_channels, shard=_shard, decompose=NOT_EXPORTED),
 }
