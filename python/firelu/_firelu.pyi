@@ -241,6 +241,9 @@ def create_operator(
 def get_gradient_defs(
     op_def: OperatorDef, output_gradients: Sequence[str | None]
 ) -> tuple[list[OperatorDef], list[str | None]]: ...
+def reduce_definitions(
+    operator: str, definitions: Sequence[OperatorDef], known: Sequence[str], results: Sequence[str | None]
+) -> tuple[list[OperatorDef], set[str], set[str]]: ...
 def schema(name: str) -> OpSchema: ...
 def resample_tile(
     source: np.ndarray[Any, Any],

@@ -1,5 +1,5 @@
-//! One operator's gradient in places instead of names, reduced to what is wanted: what nets and the
-//! tape both make of the registry's definitions.
+//! One operator's gradient in places instead of names, reduced to what is wanted: what nets, the tape and torch's
+//! bridge make of the registry's definitions.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
@@ -95,41 +95,38 @@ pub fn plan(def: &OperatorDef, present: &[bool], wanted: &[bool], instead: Optio
     );
     known.remove("");
 
-    let mut made = 0;
-    let mut steps = Vec::with_capacity(defs.operators.len());
-    for step in defs.operators {
-        steps.push(resolve(def, step, &mut known, &mut made)?);
-    }
-    let input_gradients = defs
-        .input_gradients
-        .iter()
-        .zip(wanted)
-        .map(|(name, &wanted)| match name.as_deref().filter(|name| wanted && !name.is_empty()) {
-            Some(name) => known.get(name).copied().map(Some).ok_or_else(|| {
-                let takes = "a blob that the gradient definitions write, or one of the operator's own";
-                Error::argument(&def.operator, "input gradients", format!("{name:?}"), takes)
-            }),
-            None => Ok(None),
-        })
-        .collect::<Result<Vec<_>>>()?;
-    let mut plan = Plan { steps, input_gradients };
-    plan.drop_unneeded();
-    Ok(plan)
+    Plan::of(&def.operator, defs.operators, known, |known| {
+        let wanted = defs.input_gradients.iter().zip(wanted).map(|(name, wanted)| name.as_deref().filter(|_| *wanted));
+        wanted.map(|name| place_of(&def.operator, known, name)).collect()
+    })
+}
+
+/// What a wanted gradient's name stands for; no name is no gradient.
+fn place_of(operator: &str, known: &HashMap<String, Ref>, name: Option<&str>) -> Result<Option<Ref>> {
+    let Some(name) = name.filter(|name| !name.is_empty()) else { return Ok(None) };
+    known.get(name).copied().map(Some).ok_or_else(|| {
+        let takes = "a blob that the gradient definitions write, or one of the operator's own";
+        Error::argument(operator, "input gradients", format!("{name:?}"), takes)
+    })
+}
+
+/// Reduces definitions to those that `results` depend on. `known` are the names of what is there before the first one:
+/// inputs, in this order, of the plan.
+pub fn reduce(operator: &str, defs: Vec<OperatorDef>, known: &[String], results: &[Option<String>]) -> Result<Plan> {
+    let places = known.iter().cloned().enumerate().map(|(index, name)| (name, Ref::Input(index))).collect();
+    Plan::of(operator, defs, places, |known| {
+        results.iter().map(|name| place_of(operator, known, name.as_deref())).collect()
+    })
 }
 
 /// Turns the names of one backward definition into places.
-fn resolve(
-    forward: &OperatorDef,
-    def: OperatorDef,
-    known: &mut HashMap<String, Ref>,
-    made: &mut usize,
-) -> Result<Step> {
+fn resolve(forward: &str, def: OperatorDef, known: &mut HashMap<String, Ref>, made: &mut usize) -> Result<Step> {
     let operator = registry::find(&def.operator)?;
     registry::check_names(&operator.schema, &def)?;
     let args = operator.schema.resolve_args(def.args.iter().map(|(name, value)| (name, value.clone())))?;
     let complain = |name: &str, takes: &str| {
         let argument = format!("gradient definition {}", def.operator);
-        Err(Error::argument(&forward.operator, argument, format!("the blob {name:?}"), takes))
+        Err(Error::argument(forward, argument, format!("the blob {name:?}"), takes))
     };
     let mut inputs = Vec::with_capacity(def.inputs.len());
     for name in &def.inputs {
@@ -160,6 +157,23 @@ fn resolve(
 }
 
 impl Plan {
+    /// The plan of definitions, with the places of what is there before the first one; `results` looks its own up.
+    fn of(
+        operator: &str,
+        defs: Vec<OperatorDef>,
+        mut known: HashMap<String, Ref>,
+        results: impl FnOnce(&HashMap<String, Ref>) -> Result<Vec<Option<Ref>>>,
+    ) -> Result<Plan> {
+        let mut made = 0;
+        let mut steps = Vec::with_capacity(defs.len());
+        for step in defs {
+            steps.push(resolve(operator, step, &mut known, &mut made)?);
+        }
+        let mut plan = Plan { steps, input_gradients: results(&known)? };
+        plan.drop_unneeded();
+        Ok(plan)
+    }
+
     /// Drops steps and results that no wanted gradient depends on.
     fn drop_unneeded(&mut self) {
         let mut needed: HashSet<usize> = HashSet::new();

@@ -1,6 +1,6 @@
 //! `OperatorDef`, `create_operator` and `get_gradient_defs`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 use firelu_guarded::guarded;
 use pyo3::IntoPyObjectExt;
@@ -12,6 +12,7 @@ use super::errors::{self, raise};
 use crate::core::args::ArgValue;
 use crate::core::definition::OperatorDef;
 use crate::core::device::Device;
+use crate::graph::plan::{self, Ref, Step, Use};
 use crate::registry;
 
 /// One step of a net: an operator, the blobs it reads and writes, its arguments.
@@ -156,8 +157,38 @@ fn get_gradient_defs<'py>(
     PyTuple::new(py, [operators.into_bound_py_any(py)?, defs.input_gradients.into_bound_py_any(py)?])
 }
 
+/// What torch's bridge runs of some definitions: those that the results need, without the names of outputs that nobody
+/// reads, and of which of the known blobs they read the values, of which only the shape.
+#[guarded]
+#[pyfunction]
+fn reduce_definitions(
+    operator: &str,
+    definitions: Vec<PyRef<'_, PyOperatorDef>>,
+    known: Vec<String>,
+    results: Vec<Option<String>>,
+) -> PyResult<(Vec<PyOperatorDef>, HashSet<String>, HashSet<String>)> {
+    let definitions = definitions.iter().map(|definition| definition.0.clone()).collect();
+    let plan = plan::reduce(operator, definitions, &known, &results).map_err(raise)?;
+    let (mut values, mut shapes) = (HashSet::new(), HashSet::new());
+    for (place, used) in plan.uses() {
+        if let Ref::Input(index) = place {
+            match used {
+                Use::Values => values.insert(known[index].clone()),
+                Use::Shape => shapes.insert(known[index].clone()),
+            };
+        }
+    }
+    let needed = |step: Step| {
+        let names = step.def.outputs.iter().zip(&step.outputs);
+        let outputs = names.map(|(name, number)| if number.is_some() { name.clone() } else { String::new() }).collect();
+        PyOperatorDef(OperatorDef { outputs, ..step.def })
+    };
+    Ok((plan.steps.into_iter().map(needed).collect(), values, shapes))
+}
+
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<PyOperatorDef>()?;
     module.add_function(wrap_pyfunction!(create_operator, module)?)?;
-    module.add_function(wrap_pyfunction!(get_gradient_defs, module)?)
+    module.add_function(wrap_pyfunction!(get_gradient_defs, module)?)?;
+    module.add_function(wrap_pyfunction!(reduce_definitions, module)?)
 }

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from .. import _firelu
-from ..errors import ArgumentError, NoGradientError, ShapeError
+from ..errors import NoGradientError, ShapeError
 from .operators import RULES
 
 if TYPE_CHECKING:
@@ -98,8 +98,7 @@ class Step:
         results = self.overload(*[source.get(values, shapes) for source in self.sources])
         if not isinstance(results, tuple):
             results = (results,)
-        for name, result in zip(self.outputs, results, strict=False):
-            values[name] = result
+        values.update((name, result) for name, result in zip(self.outputs, results, strict=False) if name)
 
 
 @dataclass(frozen=True)
@@ -186,7 +185,7 @@ def _plan(request: Request, given: tuple[bool, ...]) -> Plan:
         definition, [f"dy{i}" if there else None for i, there in enumerate(given)]
     )
     gradients = tuple(name if needed else None for name, needed in zip(found, request.needed, strict=True))
-    known = {*definition.inputs, *definition.outputs, *(f"dy{i}" for i, there in enumerate(given) if there)}
+    known = [*definition.inputs, *definition.outputs, *(f"dy{i}" for i, there in enumerate(given) if there)]
     return _translate(request.operator, definitions, gradients, known)
 
 
@@ -263,38 +262,25 @@ def _forward_plan(request: Request, given: tuple[bool, ...]) -> Plan:
         ) from error
     results = tuple(None if name is None else made.get(name) for name in gradients)
     tangent_names = [f"x{place}_tangent" for place, there in enumerate(given) if there]
-    known = {*definition.inputs, *definition.outputs, *filter(None, gradients), *tangent_names}
+    known = [*definition.inputs, *definition.outputs, *filter(None, gradients), *tangent_names]
     return _translate(request.operator, [*definitions, *transposed], results, known)
 
 
 def _translate(
-    operator: str, definitions: Sequence[_firelu.OperatorDef], results: tuple[str | None, ...], known: set[str]
+    operator: str, definitions: Sequence[_firelu.OperatorDef], results: tuple[str | None, ...], known: Sequence[str]
 ) -> Plan:
     """Give the definitions that the results need as torch calls; ``known`` names what there is without them."""
     from .bridge import bridged
 
-    live = {name for name in results if name is not None}
-    made = {name for step in definitions for name in step.outputs if name}
-    lent: set[str] = set()
-    steps: list[Step] = []
-    for step in reversed(definitions):
-        if not live.intersection(step.outputs):
-            continue
-        target = bridged(step.operator)
-        specs = target.signature.inputs
-        for index, name in enumerate(step.inputs):
-            spec = specs[min(index, len(specs) - 1)]
-            if name:
-                (lent if spec.shape_only and name not in made else live).add(name)
-        steps.append(Step(target.overload, _sources(target, step, live), tuple(step.outputs)))
-    for name in sorted((live | lent) - made - known):
-        takes = "a blob of the forward definition, a gradient of its outputs, or what an earlier definition makes"
-        raise ArgumentError(f"{operator}: its gradient: got the unknown blob {name!r}, takes {takes}")
-    values = live - made
-    return Plan(tuple(reversed(steps)), results, frozenset(values), frozenset(lent - values))
+    needed, values, shapes = _firelu.reduce_definitions(operator, definitions, known, results)
+    steps = tuple(
+        Step(target.overload, _sources(target, step), tuple(step.outputs))
+        for target, step in ((bridged(step.operator), step) for step in needed)
+    )
+    return Plan(steps, results, frozenset(values), frozenset(shapes))
 
 
-def _sources(target: Bridged, step: _firelu.OperatorDef, live: set[str]) -> tuple[Source, ...]:
+def _sources(target: Bridged, step: _firelu.OperatorDef) -> tuple[Source, ...]:
     """Give the parameters of a step's call in order."""
     signature, rules = target.signature, RULES.get(step.operator)
     sources: list[Source] = []
@@ -309,7 +295,7 @@ def _sources(target: Bridged, step: _firelu.OperatorDef, live: set[str]) -> tupl
     arguments = signature.parameters[signature.first_argument :][: len(signature.argument_names)]
     sources += [Source("constant", step.args.get(argument.name, argument.value)) for argument in arguments]
     if signature.wanted_place is not None:
-        wanted = [index < len(step.outputs) and step.outputs[index] in live for index in range(signature.outputs)]
+        wanted = [index < len(step.outputs) and step.outputs[index] != "" for index in range(signature.outputs)]
         sources.append(Source("constant", wanted))
     return tuple(sources)
 
