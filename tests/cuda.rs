@@ -8,7 +8,7 @@ use common::Cuda;
 use common::operands::{GPU, LAYOUTS, assert_bits, assert_near, both, float, pair, tensor};
 use firelu::devices::copy;
 use firelu::devices::cpu::features::Level;
-use firelu::{Activation, ArgValue, DType, Device, Float16, Strides, Tensor, TensorType};
+use firelu::{Activation, ArgValue, DType, Device, Float16, Strides, Tensor, TensorType, registry};
 use firelu_test_support::layouts::Layout;
 
 const SHAPES: [&[usize]; 9] =
@@ -26,6 +26,32 @@ fn leaky_relu_and_its_gradient_are_the_same_bits() {
                     let args = [("alpha", float(alpha))];
                     assert_bits(&what, &both("LeakyRelu", &[Some(x.clone())], &args)[0]);
                     assert_bits(&what, &both("LeakyReluGradient", &[Some(x), Some(dy)], &args)[0]);
+                }
+            }
+        }
+    }
+}
+
+/// What the schemas show of every operator that has kernels, whoever added it; the tests below say where bits agree.
+#[test]
+fn examples_agree_with_the_cpu() {
+    let _cuda = Cuda::take();
+    for name in registry::names() {
+        let operator = registry::find(&name).unwrap();
+        if !operator.devices().contains(&"cuda") {
+            continue;
+        }
+        for example in &operator.schema.examples {
+            for (dtype, layout) in DType::ALL.into_iter().flat_map(|dtype| LAYOUTS.map(|layout| (dtype, layout))) {
+                let what = format!("{name} {example:?} {dtype} {layout:?}");
+                let shapes = example.inputs.iter().enumerate();
+                let place = |(seed, shape): (usize, &Option<Vec<usize>>)| {
+                    shape.as_ref().map(|shape| pair(shape, layout, dtype, seed as u64 + 1))
+                };
+                let inputs: Vec<_> = shapes.map(place).collect();
+                for output in both(&name, &inputs, &example.args) {
+                    // No sum of an example has more terms.
+                    assert_near(&what, &output, dtype.compute(), 64.0, 4.0);
                 }
             }
         }

@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use firelu::core::example::Example;
 use firelu::*;
 use firelu_test_support::layouts::Layout::{self, RowMajor, Transposed};
 use firelu_test_support::numbers::Numbers;
@@ -22,7 +23,7 @@ fn tensor(shape: &[usize], values: &[f64], layout: Layout) -> Tensor {
 /// One operator with its inputs; `None` is an omitted one.
 #[derive(Clone)]
 struct Case {
-    operator: &'static str,
+    operator: String,
     inputs: Vec<Option<Vec<usize>>>,
     args: Vec<(&'static str, ArgValue)>,
 }
@@ -30,14 +31,24 @@ struct Case {
 fn case(operator: &'static str, inputs: &[&[usize]], args: &[(&'static str, ArgValue)]) -> Case {
     // An empty list stands for an omitted input: no case needs an input without dimensions.
     let inputs = inputs.iter().map(|shape| (!shape.is_empty()).then(|| shape.to_vec())).collect();
-    Case { operator, inputs, args: args.to_vec() }
+    Case { operator: operator.into(), inputs, args: args.to_vec() }
 }
 
+/// What the schemas show of every operator.
+fn examples() -> impl Iterator<Item = Case> {
+    registry::names().into_iter().flat_map(|operator| {
+        let examples = registry::find(&operator).unwrap().schema.examples.clone();
+        let of =
+            move |example: Example| Case { operator: operator.clone(), inputs: example.inputs, args: example.args };
+        examples.into_iter().map(of)
+    })
+}
+
+/// The examples, and more where an operator has more ways.
 fn cases() -> Vec<Case> {
     use ArgValue::{Bool, Float, Int, Ints};
     let x: &[usize] = &[2, 3, 4];
     let mut cases = vec![
-        case("Sum", &[x, x, x], &[]),
         case("Add", &[x, &[4]], &[]),
         case("Add", &[&[3, 1], x], &[]),
         case("Sub", &[x, &[3, 1]], &[]),
@@ -137,13 +148,14 @@ fn cases() -> Vec<Case> {
     let snake = [&filtered("snake")[..], &[("logscale", Bool(true))]].concat();
     cases.push(case("FilteredAct", &[image, up, down, &[2], &[2], &[2]], &snake));
     cases.push(case("FilteredActGradient", &[image, up, down, &[2], &[2], &[2], result], &snake));
+    cases.extend(examples());
     cases
 }
 
 /// A scalar whose derivatives of every order depend on every input: half the square of a weighted sum.
 fn scalar(case: &Case, inputs: &[Option<Variable>]) -> Variable {
     let inputs: Vec<Option<&Variable>> = inputs.iter().map(Option::as_ref).collect();
-    let outputs = apply(case.operator, &inputs, case.args.iter().cloned()).unwrap();
+    let outputs = apply(&case.operator, &inputs, case.args.iter().cloned()).unwrap();
     let total = outputs.iter().enumerate().map(|(index, output)| dot(output, 100 + index as u64));
     let total = total.reduce(|a, b| one("Add", &[&a, &b])).unwrap();
     one("Mul", &[&total, &total])

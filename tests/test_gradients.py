@@ -81,8 +81,15 @@ def filtered():
         yield "FilteredActGradient", [(1, 2, 4, 3), (2, 3), (1, 2), *numbers_of, (1, 2, 2, 4)], snake
 
 
+def examples():
+    """Yield what the schemas show of every operator."""
+    for name in firelu.operators():
+        for shapes, args in firelu.schema(name).examples:
+            yield name, shapes, args
+
+
 CASES = [
-    ("Sum", [X, X, X], {}),
+    *examples(),
     ("Add", [X, (4,)], {}),
     ("Sub", [X, (3, 1)], {}),
     ("Sub", [(1,), X], {}),

@@ -60,6 +60,8 @@ def missing(name: str) -> Iterator[str]:
             yield f"a name and a word about {part}, in its schema"
     if not all(argument.type for argument in schema.args):
         yield "the types of its arguments, in its schema"
+    if not schema.examples:
+        yield "examples, in its schema: tests of gradients, devices and torch, the self-test and the soak run them"
     if schema.gradient != "defined":
         yield "a gradient definition"
     for device in ("cpu",) if name in COMPOSED else ("cpu", "cuda"):
@@ -73,12 +75,8 @@ def missing(name: str) -> Iterator[str]:
     if name not in COMPOSED:
         yield from missing_kernels(name, folder)
     for path, pattern in {
-        "tests/gradients.rs": f'case\\(\\s*"{name}"',
         f"python/firelu/torch/operators/{folder}.py": f'"{name}": Rules\\(',
-        "tests/torch_bridge/torch_samples.py": f'Sample\\(\\s*"{name}"',
         "docs/reliability.md": f"`{name}`",
-        "tests/soak/src/signatures.rs": f'signature!\\(\\s*"{name}"',
-        "tests/soak/src/reference/mod.rs": f'"{name}"',
     }.items():
         if not re.search(pattern, text(path)):
             yield f"its place in {path}"
@@ -91,13 +89,11 @@ def missing_kernels(name: str, folder: str) -> Iterator[str]:
     for path in (f"cuda/{folder}.cu", f"cuda/ptx/{folder}.ptx"):
         if not text(path):
             yield f"its kernels: {path}"
-    if name not in {case for case, *_ in firelu.cuda._cases()}:
-        yield "a case of the self-test: _cases in python/firelu/cuda.py"
-    for path, pattern in {
-        "tests/cuda_mutations/*.rs": f'"{name}"',
-    }.items():
-        if not re.search(pattern, text(path)):
-            yield f"its place in {path}"
+    # Mutants of kernels that work element by element are met by what every such operator's example becomes.
+    if not firelu.schema(name).identical_type_and_shape and not re.search(
+        f'"{name}"', text("tests/cuda_mutations/*.rs")
+    ):
+        yield "its cases in tests/cuda_mutations/cases.rs"
 
 
 @pytest.mark.parametrize("name", BUILT_IN)

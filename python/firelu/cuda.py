@@ -15,7 +15,9 @@ from ._firelu import (
     cuda_status,
     get_cpu_level,
     get_num_threads,
+    operators,
     run_operator,
+    schema,
     set_cuda_wide_indices,
 )
 from .errors import DeviceError
@@ -149,6 +151,10 @@ def _cases(*, plain: bool = True) -> Iterator[_Case]:
         padding = {"pad_x0": 2, "pad_x1": 2, "pad_y0": 2, "pad_y1": 2, "border": "reflect"}
         yield from _filters(shape, shape, 5, padding)
     yield "FusedLeakyReluGradient", [(1, 64, 32, 32), (1, 64, 32, 32), (64,)], {}
+    for name in operators():
+        if "cuda" in schema(name).devices:
+            for shapes, args in schema(name).examples:
+                yield name, shapes, args
 
 
 def _filters(shape: tuple[int, ...], out: tuple[int, ...], taps: int, args: dict[str, Any]) -> Iterator[_Case]:

@@ -70,6 +70,22 @@ impl ArgValue {
     }
 }
 
+macro_rules! of {
+    ($type:ty, $value:ident => $argument:expr) => {
+        impl From<$type> for ArgValue {
+            fn from($value: $type) -> Self {
+                $argument
+            }
+        }
+    };
+}
+of!(bool, value => ArgValue::Bool(value));
+of!(i32, value => ArgValue::Int(value.into()));
+of!(i64, value => ArgValue::Int(value));
+of!(f64, value => ArgValue::Float(value));
+of!(&'static str, value => ArgValue::String(value.into()));
+of!(Vec<i64>, value => ArgValue::Ints(value));
+
 impl fmt::Display for ArgValue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -7,6 +7,7 @@ pub mod definition;
 pub mod device;
 pub mod dtype;
 pub mod error;
+pub mod example;
 pub mod gradient;
 pub mod names;
 pub mod operator;

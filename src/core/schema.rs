@@ -7,6 +7,7 @@ use crate::args::{ArgSpec, ArgValue, Args};
 use crate::device::Device;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
+use crate::example::Example;
 use crate::shape::{Strides, may_self_overlap};
 use crate::tensor::{Parts, TensorType};
 
@@ -141,6 +142,8 @@ pub struct OpSchema {
     pub onnx: Option<String>,
     /// The element types it takes.
     pub dtypes: Vec<DType>,
+    /// Calls that show what it does.
+    pub examples: Vec<Example>,
     infer: Option<InferFunction>,
     cost: Option<CostFunction>,
     cost_formula: Option<String>,
@@ -161,6 +164,7 @@ impl OpSchema {
             layout_of: Some(0),
             onnx: None,
             dtypes: DType::ALL.to_vec(),
+            examples: Vec::new(),
             infer: None,
             cost: None,
             cost_formula: None,
@@ -224,6 +228,12 @@ impl OpSchema {
     /// Limits the element types.
     pub fn dtypes(mut self, dtypes: &[DType]) -> Self {
         self.dtypes = dtypes.to_vec();
+        self
+    }
+
+    /// Adds calls that show what the operator does; tests of every kind run them.
+    pub fn examples(mut self, examples: impl IntoIterator<Item = Example>) -> Self {
+        self.examples.extend(examples);
         self
     }
 

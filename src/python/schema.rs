@@ -12,6 +12,7 @@ use super::errors::{self, raise};
 use super::tensor::tensor_like;
 use super::{arrays, run};
 use crate::core::args::ArgSpec;
+use crate::core::example::Example;
 use crate::core::operator::Operator;
 use crate::core::schema::{InputSpec, OutputSpec};
 use crate::core::tensor::{Tensor, TensorType};
@@ -179,6 +180,19 @@ impl PyOpSchema {
     #[getter]
     fn dtypes(&self) -> Vec<&'static str> {
         self.0.schema.dtypes.iter().map(|dtype| dtype.name()).collect()
+    }
+    /// Calls that show what it does: the shapes of the inputs, None for an omitted one, and the arguments.
+    #[getter]
+    fn examples<'py>(&self, py: Python<'py>) -> PyResult<Vec<(Vec<Option<Bound<'py, PyTuple>>>, Bound<'py, PyDict>)>> {
+        let call = |example: &Example| {
+            let shape = |shape: &Option<Vec<usize>>| shape.as_ref().map(|shape| PyTuple::new(py, shape)).transpose();
+            let args = PyDict::new(py);
+            for (name, value) in &example.args {
+                args.set_item(name, arg_to_python(py, value)?)?;
+            }
+            Ok((example.inputs.iter().map(shape).collect::<PyResult<_>>()?, args))
+        };
+        self.0.schema.examples.iter().map(call).collect()
     }
     /// What a call costs, in words; `cost` computes it.
     #[getter]

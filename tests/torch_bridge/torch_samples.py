@@ -1,9 +1,9 @@
-"""For every operator of the registry, calls that show what it does."""
+"""For every operator of the registry, the examples of its schema as calls of torch."""
 
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -37,14 +37,14 @@ class Sample:
             return values.to(dtype).requires_grad_(requires_grad)
 
         flat: list[Any] = []
-        for given in self.inputs:
+        for place, given in enumerate(self.inputs):
             if isinstance(given, Lent):
                 flat += [list(given.shape), dtype]
             elif isinstance(given, list):
                 flat.append([random(shape) for shape in given])
             elif given is None:
                 specs = bridged(self.operator).signature.inputs
-                flat += [None, None] if specs[self.inputs.index(given)].shape_only else [None]
+                flat += [None, None] if specs[place].shape_only else [None]
             else:
                 flat.append(random(given))
         signature = bridged(self.operator).signature
@@ -111,56 +111,19 @@ def _to_numpy(tensor: torch.Tensor) -> Any:
     return tensor.detach().numpy()
 
 
-FILTER = {"up_x": 2, "up_y": 3, "down_x": 1, "down_y": 2, "pad_x0": 1, "pad_x1": -1, "pad_y0": 2, "pad_y1": 1}
-BLUR = {"pad_x0": 1, "pad_x1": 1, "pad_y0": 1, "pad_y1": 1, "gain": 1.5, "flip_kernel": True}
+def _samples() -> Iterator[Sample]:
+    for name in firelu.operators():
+        schema = firelu.schema(name)
+        for shapes, constants in schema.examples:
+            inputs: list[Any] = [
+                Lent(shape) if spec.shape_only and shape is not None else shape
+                for spec, shape in zip(schema.inputs, shapes, strict=False)
+            ]
+            label = " ".join(f"{argument}={value}" for argument, value in constants.items())
+            yield Sample(name, [shapes] if schema.variadic else inputs, constants, label)
 
-SNAKE_LAYER = {"act": "snake", "logscale": True, "up_x": 2, "down_x": 2}
 
-SAMPLES = [
-    Sample("LeakyRelu", [(2, 3, 4)], {"alpha": 0.2}),
-    Sample("LeakyRelu", [(5,)], {"alpha": -0.5}, "negative slope"),
-    Sample("LeakyReluGradient", [(2, 3), (2, 3)], {"alpha": 0.2}),
-    Sample("FusedLeakyRelu", [(2, 3, 4), (3,)], {}),
-    Sample("FusedLeakyRelu", [(2, 3, 2, 2), None], {"scale": 2.0}, "no bias"),
-    Sample("FusedLeakyRelu", [(2, 3), (2,)], {"axis": 0, "scale": -1.0}, "negative scale"),
-    Sample("FusedLeakyReluGradient", [(2, 3, 2), (2, 3, 2), (3,), Lent((3,))], {}),
-    Sample("FusedLeakyReluGradient", [(2, 3, 2), (2, 3, 2), None, Lent((3,))], {"alpha": 0.1}, "no bias"),
-    *(
-        Sample("BiasAct", [(2, 3, 4), (3,)], {"act": act, "clamp": 0.7}, act)
-        for act in ("linear", "relu", "lrelu", "tanh", "sigmoid", "elu", "selu", "softplus", "swish")
-    ),
-    Sample("BiasAct", [(2, 3, 2, 2), None], {"act": "swish", "gain": 2.0}, "no bias"),
-    Sample("BiasActGradient", [(2, 3, 2), (2, 3, 2), (3,)], {"act": "softplus", "clamp": 1.1}),
-    Sample("BiasActGradient", [(2, 3, 2), (2, 3, 2), None], {"act": "tanh", "order": 2, "axis": 2}, "no bias"),
-    Sample("UpFirDn2d", [(2, 2, 4, 5), (3, 4)], FILTER),
-    Sample("UpFirDn2d", [(3, 4), (2, 3)], BLUR, "flipped"),
-    Sample("UpFirDn2d", [(2, 4, 5), (3, 4)], {**FILTER, "border": "reflect"}, "reflected"),
-    Sample("UpFirDn2d", [(2, 4, 5), (3, 4)], {**FILTER, "border": "circular"}, "wrapped"),
-    Sample("UpFirDn2dGradient", [(2, 7, 7), (3, 4), Lent((2, 4, 5))], FILTER),
-    Sample("UpFirDn2dGradient", [(2, 7, 7), (3, 4), Lent((2, 4, 5))], {**FILTER, "border": "edge"}, "edge"),
-    Sample("UpFirDn2dKernelGradient", [(2, 4, 5), (2, 7, 7), Lent((3, 4))], FILTER),
-    Sample("UpFirDn2dKernelGradient", [(2, 4, 5), (2, 7, 7), Lent((3, 4))], {**FILTER, "border": "wrap"}, "wrapped"),
-    Sample("FilteredAct", [(1, 2, 4, 5), (2, 3), (1, 2), (2,), None, None], {"act": "swish", "up_x": 2, "down_x": 2}),
-    Sample(
-        "FilteredActGradient",
-        [(1, 2, 4, 5), (2, 3), (1, 2), (2,), None, None, (1, 2, 3, 4)],
-        {"act": "swish", "up_x": 2, "down_x": 2},
-    ),
-    Sample("FilteredAct", [(1, 2, 4, 5), (2, 3), (1, 2), (2,), (2,), (2,)], SNAKE_LAYER, "snake"),
-    Sample("FilteredActGradient", [(1, 2, 4, 5), (2, 3), (1, 2), None, (2,), None, (1, 2, 3, 4)], SNAKE_LAYER, "snake"),
-    Sample("Snake", [(2, 3, 4), (3,), (3,)], {"logscale": True}),
-    Sample("Snake", [(2, 3, 4), (4,), None], {"logscale": True, "axis": -1}, "without beta"),
-    Sample("SnakeGradient", [(2, 3, 4), (2, 3, 4), (3,), (3,)], {"logscale": True}),
-    Sample("SnakeGradient", [(2, 3, 4), (2, 3, 4), (2,), None], {"logscale": True, "axis": 0}, "without beta"),
-    Sample("SnakeDerivative", [(2, 3, 2), (2, 3, 2), (3,), (3,)], {"logscale": True, "order_beta": 1}),
-    Sample("Sum", [[(2, 3), (2, 3), (2, 3)]], {}),
-    Sample("Add", [(2, 1, 3), (4, 1)], {}),
-    Sample("Sub", [(2, 1, 3), (4, 1)], {}),
-    Sample("Mul", [(2, 1, 3), (4, 1)], {}),
-    Sample("ReduceSum", [(2, 3, 4), None], {"axes": [0, -1], "keepdims": True}),
-    Sample("ReduceSum", [(2, 3, 4), Lent((3, 1))], {"scale": 0.5}, "to a shape"),
-    Sample("BroadcastLike", [(3, 1), Lent((2, 3, 4))], {"scale": 2.0}),
-]
+SAMPLES = list(_samples())
 
 
 def names(sample: Sample) -> str:

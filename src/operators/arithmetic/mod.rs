@@ -13,6 +13,7 @@ use smallvec::smallvec;
 
 use crate::core::args::ArgValue;
 use crate::core::error::{Error, Result};
+use crate::core::example;
 use crate::core::gradient::{Gradient, GradientDefs, GradientRequest};
 use crate::core::operator::{Call, Operator};
 use crate::core::schema::{InputSpec, OpCost, OpSchema, OutputTypes, Signature};
@@ -58,6 +59,7 @@ fn binary(name: &str, doc: &str, kernel: fn(&Call<'_>) -> Result<()>, gradient: 
         .input(InputSpec::new("A", "Any shape."))
         .input(InputSpec::new("B", "A shape that broadcasts with A's, as in numpy."))
         .output("C", "The broadcast shape, and the type of A.")
+        .examples([example!([2, 1, 3], [4, 1])])
         .allow_inplace(&[(0, 0), (1, 0)])
         .inherit_onnx_schema(name)
         .tensor_inference_function(infer_broadcast)
@@ -90,6 +92,7 @@ pub fn sum() -> Operator {
         .input(InputSpec::new("X", "Any shape; every further input has the same."))
         .variadic()
         .output("S", "The shape and type of X.")
+        .examples([example!([2, 3], [2, 3], [2, 3])])
         .allow_inplace(&[(0, 0)])
         .identical_type_and_shape()
         .inherit_onnx_schema("Sum")

@@ -11,12 +11,12 @@ mod cuda;
 use smallvec::smallvec;
 
 use crate::core::args::ArgValue;
-use crate::core::arguments;
 use crate::core::error::{Error, Result};
 use crate::core::gradient::{Gradient, GradientDefs, GradientMaker, GradientRequest};
 use crate::core::operator::Operator;
 use crate::core::schema::{InputDType, InputSpec, OpCost, OpSchema, OutputTypes, Signature};
 use crate::core::tensor::TensorType;
+use crate::core::{arguments, example};
 use crate::devices::cpu::activations::{Activation, MOST_ORDER, Settings};
 use crate::operators::fused_leaky_relu::{check_channels, existing_axis};
 use crate::operators::per_channel::{added, bare};
@@ -110,6 +110,8 @@ pub fn bias_act() -> Operator {
         .input(InputSpec::new("X", "Any shape, such as (N, C, H, W) or (N, C)."))
         .input(bias.optional().dtype(InputDType::CommonOrFloat32))
         .output("Y", "The shape and type of X.")
+        .examples(Activation::ALL.map(|activation| example!([2, 3, 4], [3]; act = activation.name(), clamp = 0.7)))
+        .examples([example!([2, 3, 2, 2], none; act = "swish", gain = 2.0)])
         .args(BiasActArgs::specs())
         .allow_inplace(&[(0, 0)])
         .tensor_inference_function(|signature| {
@@ -135,6 +137,7 @@ pub fn bias_act_gradient() -> Operator {
         .input(bias.optional().dtype(InputDType::CommonOrFloat32))
         .output("dX", "The shape and type of X.")
         .output("dB", "The length of X's axis, and the type of B; absent where X has no such axis.")
+        .examples([example!([2, 3, 2], [2, 3, 2], [3]; act = "softplus", clamp = 1.1), example!([2, 3, 2], [2, 3, 2], none; act = "tanh", order = 2, axis = 2)])
         .args(BiasActGradientArgs::specs())
         .allow_inplace(&[(1, 0)])
         .tensor_inference_function(infer_gradient)

@@ -12,6 +12,7 @@ pub mod params;
 use smallvec::smallvec;
 
 use crate::core::error::{Error, Result};
+use crate::core::example;
 use crate::core::gradient::Gradient;
 use crate::core::operator::Operator;
 use crate::core::schema::{InputDType, InputSpec, OpCost, OpSchema, OutputTypes, Signature};
@@ -96,6 +97,10 @@ pub fn filtered_act() -> Operator {
                last two dimensions. Nothing of the upsampled size is kept.";
     let schema = inputs(OpSchema::new("FilteredAct", doc))
         .output("Y", "[..., out_y, out_x], of X's type.")
+        .examples([
+            example!([1, 2, 4, 5], [2, 3], [1, 2], [2], none, none; act = "swish", up_x = 2, down_x = 2),
+            example!([1, 2, 4, 5], [2, 3], [1, 2], [2], [2], [2]; act = "snake", logscale = true, up_x = 2, down_x = 2),
+        ])
         .tensor_inference_function(|signature| Ok(smallvec![output_type(signature)?]));
     Operator::new(with_cost(schema.args(FilteredActArgs::specs()), 1), cpu::forward)
         .with_gradient(Gradient::defined(gradients::GetFilteredActGradient))
@@ -111,6 +116,7 @@ pub fn filtered_act_gradient() -> Operator {
         .output("dB", "The shape and type of B; of length zero without.")
         .output("dSnakeAlpha", "The shape and type of SnakeAlpha; of length zero without.")
         .output("dSnakeBeta", "The shape and type of SnakeBeta; of length zero without.")
+        .examples([example!([1, 2, 4, 5], [2, 3], [1, 2], [2], none, none, [1, 2, 3, 4]; act = "swish", up_x = 2, down_x = 2), example!([1, 2, 4, 5], [2, 3], [1, 2], none, [2], none, [1, 2, 3, 4]; act = "snake", logscale = true, up_x = 2, down_x = 2)])
         .tensor_inference_function(infer_gradient);
     Operator::new(with_cost(schema.args(FilteredActArgs::specs()), 3), cpu::gradient)
         .with_gradient(Gradient::defined(gradients::of_gradient))

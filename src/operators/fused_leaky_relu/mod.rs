@@ -14,12 +14,12 @@ pub use cpu::channels;
 use smallvec::smallvec;
 
 use crate::core::args::ArgValue;
-use crate::core::arguments;
 use crate::core::error::{Error, Result};
 use crate::core::gradient::{Gradient, GradientDefs, GradientMaker, GradientRequest};
 use crate::core::operator::Operator;
 use crate::core::schema::{InputDType, InputSpec, OpCost, OpSchema, OutputTypes, Signature};
 use crate::core::tensor::TensorType;
+use crate::core::{arguments, example};
 
 family!(fused_leaky_relu, fused_leaky_relu_gradient);
 
@@ -96,7 +96,12 @@ pub fn fused_leaky_relu() -> Operator {
     let schema = OpSchema::new("FusedLeakyRelu", doc)
         .input(InputSpec::new("X", "Any shape, such as (N, C, H, W) or (N, C)."))
         .input(bias.optional().dtype(InputDType::CommonOrFloat32))
-        .output("Y", "The shape and type of X.");
+        .output("Y", "The shape and type of X.")
+        .examples([
+            example!([2, 3, 4], [3]),
+            example!([2, 3, 2, 2], none; scale = 2.0),
+            example!([2, 3], [2]; axis = 0, scale = -1.0),
+        ]);
     let schema =
         schema.args(FusedLeakyReluArgs::specs()).allow_inplace(&[(0, 0)]).tensor_inference_function(|signature| {
             check_bias(signature, 1, "B")?;
@@ -124,7 +129,8 @@ pub fn fused_leaky_relu_gradient() -> Operator {
         .input(bias.optional().dtype(InputDType::CommonOrFloat32))
         .input(like.optional().shape_only().dtype(InputDType::CommonOrFloat32))
         .output("dX", "The shape and type of Y.")
-        .output("dB", "The length of Y's axis; absent where Y has no such axis.");
+        .output("dB", "The length of Y's axis; absent where Y has no such axis.")
+        .examples([example!([2, 3, 2], [2, 3, 2], [3], [3]), example!([2, 3, 2], [2, 3, 2], none, [3]; alpha = 0.1)]);
     let schema =
         schema.args(FusedLeakyReluArgs::specs()).allow_inplace(&[(1, 0)]).tensor_inference_function(infer_gradient);
     let schema = schema.cost_formula(

@@ -8,12 +8,12 @@ mod cpu;
 mod cuda;
 pub mod formula;
 
-use crate::core::arguments;
 use crate::core::error::{Error, Result};
 use crate::core::gradient::{Gradient, GradientDefs, GradientMaker, GradientRequest};
 use crate::core::operator::Operator;
 use crate::core::schema::{InputSpec, OpCost, OpSchema, Signature};
 use crate::core::tensor::TensorType;
+use crate::core::{arguments, example};
 
 family!(leaky_relu, leaky_relu_gradient);
 
@@ -41,6 +41,7 @@ pub fn leaky_relu() -> Operator {
     let schema = OpSchema::new("LeakyRelu", "Y = X where X > 0, else alpha * X, element by element.")
         .input(InputSpec::new("X", "Any shape."))
         .output("Y", "The shape and type of X.")
+        .examples([example!([2, 3, 4]; alpha = 0.2), example!([5]; alpha = -0.5)])
         .args(LeakyReluArgs::specs())
         .allow_inplace(&[(0, 0)])
         .identical_type_and_shape()
@@ -58,6 +59,7 @@ pub fn leaky_relu_gradient() -> Operator {
         .input(InputSpec::new("Y", "Any shape; only its sign counts."))
         .input(InputSpec::new("dY", "The shape and type of Y."))
         .output("dX", "The shape and type of Y.")
+        .examples([example!([2, 3], [2, 3]; alpha = 0.2)])
         .args(LeakyReluArgs::specs())
         .allow_inplace(&[(1, 0)])
         .identical_type_and_shape()

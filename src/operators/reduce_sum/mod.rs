@@ -10,13 +10,13 @@ mod cuda;
 use smallvec::{SmallVec, smallvec};
 
 use crate::core::args::ArgValue;
-use crate::core::arguments;
 use crate::core::error::{Error, Result};
 use crate::core::gradient::{Gradient, GradientDefs, GradientRequest};
 use crate::core::operator::Operator;
 use crate::core::schema::{InputDType, InputSpec, OpCost, OpSchema, OutputTypes, Signature};
 use crate::core::shape::Shape;
 use crate::core::tensor::TensorType;
+use crate::core::{arguments, example};
 use crate::operators::arithmetic::broadcast_shapes;
 
 family!(reduce_sum, broadcast_like);
@@ -73,6 +73,10 @@ pub fn reduce_sum() -> Operator {
                 .dtype(InputDType::Any),
         )
         .output("Y", "X's shape without the axes, or Like's shape; the type of X.")
+        .examples([
+            example!([2, 3, 4], none; axes = vec![0, -1], keepdims = true),
+            example!([2, 3, 4], [3, 1]; scale = 0.5),
+        ])
         .args(ReduceSumArgs::specs())
         .keeps_layout_of(None)
         .tensor_inference_function(infer_reduce_sum)
@@ -89,6 +93,7 @@ pub fn broadcast_like() -> Operator {
         .input(InputSpec::new("X", "A shape that broadcasts to Like's."))
         .input(InputSpec::new("Like", "Any shape; lends only that.").shape_only().dtype(InputDType::Any))
         .output("Y", "The shape of Like and the type of X.")
+        .examples([example!([3, 1], [2, 3, 4]; scale = 2.0)])
         .args(BroadcastLikeArgs::specs())
         .keeps_layout_of(Some(1))
         .tensor_inference_function(infer_broadcast_like)

@@ -10,12 +10,12 @@ mod gradients;
 
 use smallvec::smallvec;
 
-use crate::core::arguments;
 use crate::core::error::{Error, Result};
 use crate::core::gradient::Gradient;
 use crate::core::operator::Operator;
 use crate::core::schema::{InputDType, InputSpec, OpCost, OpSchema, OutputTypes, Signature};
 use crate::core::tensor::TensorType;
+use crate::core::{arguments, example};
 use crate::devices::cpu::activations::Orders;
 use crate::operators::fused_leaky_relu::check_channels;
 pub use cpu::{of_channels, vector, write_sums};
@@ -94,6 +94,10 @@ pub fn snake() -> Operator {
     let schema = OpSchema::new("Snake", doc).input(InputSpec::new("X", "Any shape, such as (B, C, T)."));
     let schema = numbers(schema)
         .output("Y", "The shape and type of X.")
+        .examples([
+            example!([2, 3, 4], [3], [3]; logscale = true),
+            example!([2, 3, 4], [4], none; logscale = true, axis = -1),
+        ])
         .args(SnakeArgs::specs())
         .allow_inplace(&[(0, 0)])
         .tensor_inference_function(|signature| {
@@ -121,6 +125,10 @@ pub fn snake_gradient() -> Operator {
         .output("dX", "The shape and type of X.")
         .output("dAlpha", "The shape and type of Alpha.")
         .output("dBeta", "The shape and type of Beta; of length zero without.")
+        .examples([
+            example!([2, 3, 4], [2, 3, 4], [3], [3]; logscale = true),
+            example!([2, 3, 4], [2, 3, 4], [2], none; logscale = true, axis = 0),
+        ])
         .args(SnakeArgs::specs())
         .tensor_inference_function(infer_gradient);
     let operator = Operator::new(with_cost(schema), cpu::gradient);
@@ -133,6 +141,7 @@ pub fn snake_derivative() -> Operator {
                by Beta. Without a Beta its place is Alpha's too.";
     let schema = backward("SnakeDerivative", doc)
         .output("Z", "The shape and type of X.")
+        .examples([example!([2, 3, 2], [2, 3, 2], [3], [3]; logscale = true, order_beta = 1)])
         .args(SnakeDerivativeArgs::specs())
         .tensor_inference_function(infer_derivative);
     let operator = Operator::new(with_cost(schema), cpu::derivative);

@@ -18,6 +18,7 @@ pub use gradients::GetUpFirDn2dGradient;
 pub use params::UpFirDn2dArgs;
 
 use crate::core::error::{Error, Result};
+use crate::core::example;
 use crate::core::gradient::Gradient;
 use crate::core::operator::Operator;
 use crate::core::schema::{InputDType, InputSpec, OpCost, OpSchema, OutputTypes, Signature};
@@ -26,6 +27,14 @@ use crate::core::tensor::TensorType;
 use firelu_filters::axis::Geometry;
 
 family!(upfirdn2d, upfirdn2d_gradient, upfirdn2d_kernel_gradient);
+
+/// An example in which no factor and no padding is like another.
+macro_rules! filter_example {
+    ($($input:tt),+; border = $border:literal) => {
+        example!($($input),+; up_x = 2, up_y = 3, down_y = 2, pad_x0 = 1, pad_x1 = -1, pad_y0 = 2, pad_y1 = 1,
+            border = $border)
+    };
+}
 
 /// The geometry of a forward call on an X of this shape, with the kernel at this place.
 fn geometry(signature: &Signature<'_>, x: &Shape, k: usize) -> Result<Geometry> {
@@ -85,6 +94,12 @@ pub fn upfirdn2d() -> Operator {
         .input(InputSpec::new("X", "[..., H, W], any leading dimensions."))
         .input(InputSpec::new("K", "[taps_y, taps_x], any float type.").dtype(InputDType::Any))
         .output("Y", "[..., out_y, out_x], of X's type.")
+        .examples([
+            filter_example!([2, 2, 4, 5], [3, 4]; border = "constant"),
+            filter_example!([2, 4, 5], [3, 4]; border = "reflect"),
+            filter_example!([2, 4, 5], [3, 4]; border = "wrap"),
+            example!([3, 4], [2, 3]; pad_x0 = 1, pad_x1 = 1, pad_y0 = 1, pad_y1 = 1, gain = 1.5, flip_kernel = true),
+        ])
         .tensor_inference_function(|signature| {
             let x = signature.input(0);
             let geometry = geometry(signature, &x.shape, 1)?;
@@ -106,6 +121,10 @@ pub fn upfirdn2d_gradient() -> Operator {
         .input(InputSpec::new("K", "[taps_y, taps_x], any float type.").dtype(InputDType::Any))
         .input(InputSpec::new("X", "The forward input, [..., H, W], or [H, W] alone; lends its shape.").shape_only())
         .output("dX", "The forward input's shape and the type of dY.")
+        .examples([
+            filter_example!([2, 7, 7], [3, 4], [2, 4, 5]; border = "constant"),
+            filter_example!([2, 7, 7], [3, 4], [2, 4, 5]; border = "edge"),
+        ])
         .tensor_inference_function(|signature| {
             let x = lent_shape(signature);
             check_output_gradient(signature, 0, &x, &geometry(signature, &x, 1)?)?;
@@ -128,6 +147,10 @@ pub fn upfirdn2d_kernel_gradient() -> Operator {
                 .shape_only(),
         )
         .output("dK", "The shape and type of K.")
+        .examples([
+            filter_example!([2, 4, 5], [2, 7, 7], [3, 4]; border = "constant"),
+            filter_example!([2, 4, 5], [2, 7, 7], [3, 4]; border = "wrap"),
+        ])
         .keeps_layout_of(None)
         .tensor_inference_function(|signature| {
             let (x, k) = (signature.input(0), signature.input(2));

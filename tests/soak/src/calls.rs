@@ -3,7 +3,7 @@
 use firelu::core::device::Stream;
 use firelu::core::tensor::Parts;
 use firelu::devices::cpu::parallel::with_threads;
-use firelu::{ArgValue, Call, DType, Device, TensorView, TensorViewMut, registry};
+use firelu::{ArgValue, Call, DType, Device, TensorType, TensorView, TensorViewMut, registry};
 
 use crate::memory::Placed;
 use crate::reference::Expected;
@@ -51,8 +51,17 @@ pub fn describe(request: &Request) -> String {
 
 /// Whether both hold the same bits, but for what a NaN carries.
 pub fn same_numbers(first: &[Vec<u64>], second: &[Vec<u64>], expected: &[Expected]) -> bool {
-    first.iter().zip(second).zip(expected).all(|((first, second), expected)| {
-        let nan = |bits: u64| magnitude(bits, expected.dtype) > infinity(expected.dtype);
+    same(first, second, expected.iter().map(|expected| expected.dtype))
+}
+
+/// As [`same_numbers`], of outputs by their types.
+pub fn same_bits_but_for_nans(first: &[Vec<u64>], second: &[Vec<u64>], kinds: &[TensorType]) -> bool {
+    same(first, second, kinds.iter().map(|kind| kind.dtype))
+}
+
+fn same(first: &[Vec<u64>], second: &[Vec<u64>], dtypes: impl Iterator<Item = DType>) -> bool {
+    first.iter().zip(second).zip(dtypes).all(|((first, second), dtype)| {
+        let nan = |bits: u64| magnitude(bits, dtype) > infinity(dtype);
         first.iter().zip(second).all(|(&a, &b)| a == b || (nan(a) && nan(b)))
     })
 }

@@ -12,7 +12,7 @@ use crate::memory::{Memory, Placed, Use};
 use crate::outcome::Outcome;
 use crate::reference::{Expected, expect};
 use crate::signatures::{Request, Signature, signature_of};
-use crate::{derivatives, generate, modes, sharing};
+use crate::{derivatives, examples, generate, modes, sharing};
 
 /// Runs one case; the error says what was wrong.
 pub fn run(choices: &mut Choices<'_>, memory: &mut Memory) -> Result<Outcome, String> {
@@ -22,6 +22,7 @@ pub fn run(choices: &mut Choices<'_>, memory: &mut Memory) -> Result<Outcome, St
         4 => sizes(choices),
         5 if choices.one_in(4) => modes::run(choices, memory),
         6 if choices.one_in(32) => sharing::run(choices),
+        7 => examples::run(choices, memory),
         _ => values(choices, memory),
     });
     catch_unwind(case).unwrap_or_else(|panic| {
