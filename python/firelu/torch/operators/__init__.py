@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from ..rules import Rules
-from . import arithmetic, bias_act, filtered_act, fused_leaky_relu, leaky_relu, reduce_sum, snake, upfirdn2d
+from importlib import import_module
+from pkgutil import iter_modules
 
-_FILES = (arithmetic, bias_act, filtered_act, fused_leaky_relu, leaky_relu, reduce_sum, snake, upfirdn2d)
+from ..rules import Rules
 
 #: The names of the files: what an operator's name is in snake case, where it begins with one of them.
-STEMS = tuple(file.__name__.rpartition(".")[2] for file in _FILES)
+STEMS = tuple(sorted(file.name for file in iter_modules(__path__)))
 
 #: The rules of every built-in operator, by its name in the registry.
-RULES: dict[str, Rules] = {name: rules for file in _FILES for name, rules in file.RULES.items()}
+RULES: dict[str, Rules] = {
+    name: rules for stem in STEMS for name, rules in import_module(f"{__name__}.{stem}").RULES.items()
+}
