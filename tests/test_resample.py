@@ -91,13 +91,27 @@ def test_it_equals_the_definition(name, factor):
 
 def test_every_dtype_is_rounded_once():
     rng = np.random.default_rng(2)
-    for dtype, unit in [("float16", 2**-11), (ml_dtypes.bfloat16, 2**-8), ("float32", 2**-22), ("float64", 2**-51)]:
+    for dtype, unit in [("float16", 2**-11), (ml_dtypes.bfloat16, 2**-8), ("float64", 2**-51)]:
         x = rng.random((31, 45)).astype(dtype)
         y = firelu.resample(x, 3, 2)
         expected = by_definition(x, 3, 2, (0, 1), "lanczos3", "reflect")
         assert y.dtype == x.dtype
         # Beside the rounding to the dtype: sums of up to 6 x 6 products below one, in float32 for half types.
         assert abs(widen(y) - expected).max() <= unit * 1.5 + (2**-20 if dtype != "float64" else 2**-48)
+
+
+@pytest.mark.usefixtures("cpu_level")
+@pytest.mark.parametrize("axes", [(0,), (1, 2), (0, 1), (0, 1, 2), (0, 1, 2, 3)], ids=str)
+def test_float32_is_the_definition_rounded_once(axes):
+    """Whatever the number of axes: nothing between them is rounded to float32."""
+    rng = np.random.default_rng(14)
+    for factor in [(1, 2), (1, 3), (2, 3), (2, 1), (5, 4)]:
+        x = rng.random((12, 11, 9, 10), np.float32)
+        for name in ("box", "triangle", "cubic", "lanczos3"):
+            y = firelu.resample(x, *factor, axes=axes, kernel=name)
+            expected = by_definition(x, *factor, axes, name, "reflect")
+            # Half a unit in the last place, and what float64 sums differ by.
+            assert (abs(y - expected) <= np.spacing(abs(y)) / 2 + 1e-14).all()
 
 
 @pytest.mark.parametrize("dtype", ["uint8", "uint16"])
@@ -390,11 +404,11 @@ def test_the_table_of_the_page(tmp_path, capsys):
             continue
         ours, theirs = float(cells[8]), float(cells[9])
         if cells[1] == "float32 planes":
-            # Sums of numbers below one in float32; Pillow's are in float64, and rounded once.
-            assert ours < 1e-7, line
-        if (cells[1], cells[4]) != ("float32 planes", "Pillow"):
-            # Of the same kernel nobody else is closer to the float64 sums.
-            assert ours <= theirs * 1.01, line
+            # Numbers below one, which are rounded once.
+            assert ours <= 2**-24 / 12**0.5, line
+        # Of the same kernel nobody else is closer to the float64 sums. Of an error of one rounding in uint8, which the
+        # few pixels of this test decide, the third digit is chance.
+        assert ours <= theirs * 1.01, line
 
 
 def test_the_functions_pickle():

@@ -31,7 +31,7 @@ use firelu_filters::border::Border;
 use axis::{Axis, Filter};
 use band::Job;
 pub use levels::Pair;
-pub use samples::Sample;
+pub use samples::{Sample, Single};
 
 /// Arrays of planes: some outer axes, rows, columns of `channels` samples next to each other.
 #[derive(Debug, Clone)]
