@@ -371,6 +371,23 @@ def test_halves_by_means_have_the_bits_of_the_general_way(dtype):
             assert_same_bits(part, y)
 
 
+@pytest.mark.parametrize("dtype", ["uint8", "uint16", "float16", ml_dtypes.bfloat16, "float32", "float64"], ids=str)
+def test_a_box_repeats_samples_as_they_are(dtype):
+    """Enlarging by whole numbers takes a loop of its own, for pixels of up to 16 bytes; wider ones are summed."""
+    rng = np.random.default_rng(15)
+    for channels in (1, 2, 3, 4, 5):
+        for up in [(2, 2), (3, 1), (1, 4), (5, 2), (2, 7)]:
+            for height, width in [(1, 1), (3, 5), (17, 70)]:
+                x = rng.integers(0, 256, (height + 2, width + 2, channels)).astype(dtype)[1:-1, 1:-1]
+                expected = x.repeat(up[0], 0).repeat(up[1], 1)
+                for border in BORDERS:
+                    y = firelu.resample(x, up, axes=(0, 1), kernel="box", border=border)
+                    assert_same_bits(y, expected)
+                out = np.zeros((channels, *expected.shape[:2]), dtype)
+                firelu.resample(x.transpose(2, 0, 1), up, kernel="box", out=out)
+                assert_same_bits(out.transpose(1, 2, 0), expected)
+
+
 @pytest.mark.usefixtures("cpu_level")
 def test_threads_change_no_bit():
     x = np.random.default_rng(13).integers(0, 256, (900, 700, 3), np.uint8)

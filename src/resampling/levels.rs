@@ -12,7 +12,7 @@ use {
     firelu_filters::levels::avx512::{F32x16, F64x8},
 };
 
-use crate::band::Job;
+use crate::job::Job;
 use crate::samples::{Holds, Sample, Single};
 
 /// A type that can be resampled into `D`.
