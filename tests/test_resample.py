@@ -409,8 +409,14 @@ def test_the_table_of_the_page(tmp_path, capsys):
 
     page = tmp_path / "page.md"
     page.write_text("before\n<!-- table: start -->\nold\n<!-- table: end -->\nafter\n")
-    assert main(["--side", "96", "--turns", "1", "--write", str(page)]) == 0
+    # In two parts: what stands there stays.
+    for only in ("uint8", "float32"):
+        assert main(["--side", "96", "--turns", "1", "--only", only, "--write", str(page)]) == 0
+    text = page.read_text()
+    assert text.count("uint8 pixels") == capsys.readouterr().out.count("uint8 pixels") > 0
+    assert main(["--side", "96", "--turns", "1", "--only", "| 1/2 |", "--write", str(page)]) == 0
     capsys.readouterr()
+    assert len(page.read_text().splitlines()) == len(text.splitlines())
     text = page.read_text()
     assert text.startswith("before\n<!-- table: start -->\n\nMeasured on ")
     assert text.endswith("<!-- table: end -->\nafter\n")
