@@ -91,13 +91,27 @@ def test_it_equals_the_definition(name, factor):
 
 def test_every_dtype_is_rounded_once():
     rng = np.random.default_rng(2)
-    for dtype, unit in [("float16", 2**-11), (ml_dtypes.bfloat16, 2**-8), ("float32", 2**-22), ("float64", 2**-51)]:
+    for dtype, unit in [("float16", 2**-11), (ml_dtypes.bfloat16, 2**-8), ("float64", 2**-51)]:
         x = rng.random((31, 45)).astype(dtype)
         y = firelu.resample(x, 3, 2)
         expected = by_definition(x, 3, 2, (0, 1), "lanczos3", "reflect")
         assert y.dtype == x.dtype
         # Beside the rounding to the dtype: sums of up to 6 x 6 products below one, in float32 for half types.
         assert abs(widen(y) - expected).max() <= unit * 1.5 + (2**-20 if dtype != "float64" else 2**-48)
+
+
+@pytest.mark.usefixtures("cpu_level")
+@pytest.mark.parametrize("axes", [(0,), (1, 2), (0, 1), (0, 1, 2), (0, 1, 2, 3)], ids=str)
+def test_float32_is_the_definition_rounded_once(axes):
+    """Whatever the number of axes: nothing between them is rounded to float32."""
+    rng = np.random.default_rng(14)
+    for factor in [(1, 2), (1, 3), (2, 3), (2, 1), (5, 4)]:
+        x = rng.random((12, 11, 9, 10), np.float32)
+        for name in ("box", "triangle", "cubic", "lanczos3"):
+            y = firelu.resample(x, *factor, axes=axes, kernel=name)
+            expected = by_definition(x, *factor, axes, name, "reflect")
+            # Half a unit in the last place, and what float64 sums differ by.
+            assert (abs(y - expected) <= np.spacing(abs(y)) / 2 + 1e-14).all()
 
 
 @pytest.mark.parametrize("dtype", ["uint8", "uint16"])
@@ -357,6 +371,23 @@ def test_halves_by_means_have_the_bits_of_the_general_way(dtype):
             assert_same_bits(part, y)
 
 
+@pytest.mark.parametrize("dtype", ["uint8", "uint16", "float16", ml_dtypes.bfloat16, "float32", "float64"], ids=str)
+def test_a_box_repeats_samples_as_they_are(dtype):
+    """Enlarging by whole numbers takes a loop of its own, for pixels of up to 16 bytes; wider ones are summed."""
+    rng = np.random.default_rng(15)
+    for channels in (1, 2, 3, 4, 5):
+        for up in [(2, 2), (3, 1), (1, 4), (5, 2), (2, 7)]:
+            for height, width in [(1, 1), (3, 5), (17, 70)]:
+                x = rng.integers(0, 256, (height + 2, width + 2, channels)).astype(dtype)[1:-1, 1:-1]
+                expected = x.repeat(up[0], 0).repeat(up[1], 1)
+                for border in BORDERS:
+                    y = firelu.resample(x, up, axes=(0, 1), kernel="box", border=border)
+                    assert_same_bits(y, expected)
+                out = np.zeros((channels, *expected.shape[:2]), dtype)
+                firelu.resample(x.transpose(2, 0, 1), up, kernel="box", out=out)
+                assert_same_bits(out.transpose(1, 2, 0), expected)
+
+
 @pytest.mark.usefixtures("cpu_level")
 def test_threads_change_no_bit():
     x = np.random.default_rng(13).integers(0, 256, (900, 700, 3), np.uint8)
@@ -378,8 +409,14 @@ def test_the_table_of_the_page(tmp_path, capsys):
 
     page = tmp_path / "page.md"
     page.write_text("before\n<!-- table: start -->\nold\n<!-- table: end -->\nafter\n")
-    assert main(["--side", "96", "--turns", "1", "--write", str(page)]) == 0
+    # In two parts: what stands there stays.
+    for only in ("uint8", "float32"):
+        assert main(["--side", "96", "--turns", "1", "--only", only, "--write", str(page)]) == 0
+    text = page.read_text()
+    assert text.count("uint8 pixels") == capsys.readouterr().out.count("uint8 pixels") > 0
+    assert main(["--side", "96", "--turns", "1", "--only", "| 1/2 |", "--write", str(page)]) == 0
     capsys.readouterr()
+    assert len(page.read_text().splitlines()) == len(text.splitlines())
     text = page.read_text()
     assert text.startswith("before\n<!-- table: start -->\n\nMeasured on ")
     assert text.endswith("<!-- table: end -->\nafter\n")
@@ -390,11 +427,11 @@ def test_the_table_of_the_page(tmp_path, capsys):
             continue
         ours, theirs = float(cells[8]), float(cells[9])
         if cells[1] == "float32 planes":
-            # Sums of numbers below one in float32; Pillow's are in float64, and rounded once.
-            assert ours < 1e-7, line
-        if (cells[1], cells[4]) != ("float32 planes", "Pillow"):
-            # Of the same kernel nobody else is closer to the float64 sums.
-            assert ours <= theirs * 1.01, line
+            # Numbers below one, which are rounded once.
+            assert ours <= 2**-24 / 12**0.5, line
+        # Of the same kernel nobody else is closer to the float64 sums. Of an error of one rounding in uint8, which the
+        # few pixels of this test decide, the third digit is chance.
+        assert ours <= theirs * 1.01, line
 
 
 def test_the_functions_pickle():

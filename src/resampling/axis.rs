@@ -92,6 +92,17 @@ impl<C: Compute> Axis<C> {
         (self.up, self.down, self.taps.len()) == (1, 2, 2)
     }
 
+    /// Whether every output is an input as it is, and no input is left out.
+    pub fn is_repeated(&self) -> bool {
+        let one = C::from_f64(1.0);
+        self.down == 1 && self.phases.iter().all(|phase| phase.count == 1) && self.taps.iter().all(|&tap| tap == one)
+    }
+
+    /// How many outputs from the first on are summed from the same inputs.
+    pub fn first_repeats(&self) -> usize {
+        (1..self.up).find(|&output| self.input(output) != self.input(0)).unwrap_or(self.up)
+    }
+
     /// The most taps of an output.
     pub fn most_taps(&self) -> usize {
         self.phases.iter().map(|phase| phase.count).max().unwrap_or(0)

@@ -12,8 +12,8 @@ use {
     firelu_filters::levels::avx512::{F32x16, F64x8},
 };
 
-use crate::band::Job;
-use crate::samples::{Holds, Sample};
+use crate::job::Job;
+use crate::samples::{Holds, Sample, Single};
 
 /// A type that can be resampled into `D`.
 pub trait Pair<D: Sample<Number = Self::Number>>: Sample {
@@ -81,6 +81,8 @@ pairs! { f32, F32x8, F32x16:
     u16 => u16, u16 => f32, f32 => u16,
     Float16 => Float16, Float16 => f32, f32 => Float16,
     BFloat16 => BFloat16, BFloat16 => f32, f32 => BFloat16,
-    f32 => f32,
 }
-pairs! { f64, F64x4, F64x8: f64 => f64, }
+pairs! { f64, F64x4, F64x8:
+    Single => Single, Single => f64, f64 => Single,
+    f64 => f64,
+}

@@ -11,15 +11,19 @@
 //! | [`axis`] | which inputs and taps an output has |
 //! | [`samples`] | the types of samples: how registers load and store them |
 //! | [`loops`] | the arithmetic |
+//! | [`job`] | a call: what its bands share, and which loops serve it |
 //! | [`band`] | one band: rows in, columns through, rows out |
 //! | [`halves`] | half the size by means, which needs no turning |
+//! | [`repeats`] | samples repeated as they are |
 //! | [`levels`] | bands, compiled for each instruction-set level |
 
 pub mod axis;
 mod band;
 mod halves;
+mod job;
 mod levels;
 mod loops;
+mod repeats;
 mod samples;
 
 use std::ops::Range;
@@ -29,9 +33,9 @@ use firelu_cpu::parallel;
 use firelu_filters::border::Border;
 
 use axis::{Axis, Filter};
-use band::Job;
+use job::Job;
 pub use levels::Pair;
-pub use samples::Sample;
+pub use samples::{Sample, Single};
 
 /// Arrays of planes: some outer axes, rows, columns of `channels` samples next to each other.
 #[derive(Debug, Clone)]

@@ -110,6 +110,39 @@ macro_rules! halve {
     };
 }
 
+/// A float32 that is computed in float64 and rounded once.
+#[derive(Debug, Clone, Copy, Default)]
+#[repr(transparent)]
+pub struct Single(f32);
+
+impl Sample for Single {
+    type Number = f64;
+}
+
+impl<R: Access<f64> + Register<Number = f64>> Holds<Single> for R {
+    #[inline(always)]
+    unsafe fn get(source: *const Single) -> Self {
+        let mut numbers = [0.0f64; MOST_LANES];
+        for (place, number) in numbers[..R::LANES].iter_mut().enumerate() {
+            // SAFETY: the caller's promise.
+            *number = f64::from(unsafe { source.add(place).read_unaligned() }.0);
+        }
+        // SAFETY: the caller's promise; the array holds as many as a register.
+        unsafe { R::load(numbers.as_ptr()) }
+    }
+
+    #[inline(always)]
+    unsafe fn put(self, target: *mut Single) {
+        let mut numbers = [0.0f64; MOST_LANES];
+        // SAFETY: the array holds as many as a register.
+        unsafe { self.store(numbers.as_mut_ptr()) };
+        for (place, number) in numbers[..R::LANES].iter().enumerate() {
+            // SAFETY: the caller's promise.
+            unsafe { target.add(place).write_unaligned(Single(*number as f32)) };
+        }
+    }
+}
+
 macro_rules! whole_samples {
     ($($sample:ty, $wide:ty;)*) => {$(
         impl Sample for $sample {

@@ -1,11 +1,13 @@
 """Resampling as image libraries do it: the same kernel against the same kernel, in float32 planes and in uint8.
 
-``python -m firelu.bench.resampling_cases --write docs/resample.md`` writes the table of that page.
+``python -m firelu.bench.resampling_cases --write docs/resample.md`` writes the table of that page; with ``--only``, the
+rows that contain a text, such as "uint8" or "| cubic |", beside those that stand there.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import platform
 import sys
 import time
@@ -43,9 +45,14 @@ def planes_peers(x: Array, size: tuple[int, int], kernel: str) -> dict[str, Run]
         peers["torch antialias"] = lambda: functional.interpolate(tensor, size, mode=_TORCH[kernel], antialias=True)[
             0
         ].numpy()
-    if kernel == "lanczos3" and (image := installed("PIL.Image")):
-        pictures = [image.fromarray(plane) for plane in x]
-        peers["Pillow"] = lambda: np.stack([np.asarray(each.resize(size[::-1], image.LANCZOS)) for each in pictures])
+    if image := installed("PIL.Image"):
+        pictures, name = [image.fromarray(plane) for plane in x], getattr(image, _PILLOW[kernel])
+        peers["Pillow"] = lambda: np.stack([np.asarray(each.resize(size[::-1], name)) for each in pictures])
+    if kernel == "lanczos3" and (cv2 := installed("cv2")):
+        # Eight taps whatever the factor: shrinking aliases.
+        peers["OpenCV INTER_LANCZOS4"] = lambda: np.stack(
+            [cv2.resize(plane, size[::-1], interpolation=cv2.INTER_LANCZOS4) for plane in x]
+        )
     # These two have kernels of their own, which alias or blur: their time is what people spend today.
     if kernel == "cubic" and (transform := installed("skimage.transform")):
         peers["scikit-image resize"] = lambda: transform.resize(x, (len(x), *size), order=3, anti_aliasing=True)
@@ -136,10 +143,8 @@ def _ratio(ours: Run, theirs: Run, turns: int) -> tuple[float, float, float]:
     return median(a / b for a, b in times), 1e3 * median(mine), 1e3 * median(other)
 
 
-def table(side: int, turns: int) -> Iterator[str]:
-    """Yield the lines of the table: times on a picture of this side, errors on a smaller one."""
-    yield "| | factor | kernel | against | ours, ms | theirs, ms | ours / theirs | our error | their error |"
-    yield "|---|---|---|---|---|---|---|---|---|"
+def table(side: int, turns: int, only: str = "") -> Iterator[str]:
+    """Yield the rows that contain a text: times on a picture of this side, errors on a smaller one."""
     rng = np.random.default_rng(0)
     kinds: list[tuple[str, tuple[int, int], Any, Callable[[int], Array]]] = [
         ("float32 planes", (1, 2), planes_peers, lambda n: rng.random((3, n, n), np.float32)),
@@ -147,30 +152,50 @@ def table(side: int, turns: int) -> Iterator[str]:
     ]
     for kind, axes, peers, make in kinds:
         large, small = make(side), make(min(side, 384))
-        for up, down in FACTORS:
-            for kernel in _PILLOW:
-                margin = max(2, _MARGIN * up // down // 2)
+        for (up, down), kernel in itertools.product(FACTORS, _PILLOW):
+            ours = partial(resample, up=up, down=down, axes=axes, kernel=kernel)
+            sizes = [tuple(-(-x.shape[axis] * up // down) for axis in axes) for x in (large, small)]
+            fast, checked = peers(large, sizes[0], kernel), peers(small, sizes[1], kernel)
+            rows = {name: f"| {kind} | {up}/{down} | {kernel} | {name} |" for name in fast}
+            rows = {name: row for name, row in rows.items() if only in row}
+            if not rows:
+                continue
+            exact = ours(small.astype(np.float64))
+            if small.dtype == np.uint8:
+                exact = exact.clip(0, 255)
+            margin = max(2, _MARGIN * up // down // 2)
+            mine = _error(ours(small), exact, axes, margin)
+            for name, row in rows.items():
+                slow = name.startswith(("scikit", "scipy"))
+                ratio, us, them = _ratio(partial(ours, large), fast[name], 1 if slow else turns)
+                their = _error(checked[name](), exact, axes, margin)
+                yield f"{row} {us:.1f} | {them:.1f} | {ratio:.2f} | {mine:.2g} | {their:.2g} |"
 
-                def ours(x: Array, up: int = up, down: int = down, kernel: str = kernel, axes: Any = axes) -> Array:
-                    result: Array = resample(x, up, down, axes=axes, kernel=kernel)
-                    return result
 
-                exact = ours(small.astype(np.float64))
-                if small.dtype == np.uint8:
-                    exact = exact.clip(0, 255)
-                sizes = [
-                    tuple(-(-n * up // down) for n in (x.shape[axes[0]], x.shape[axes[1]])) for x in (large, small)
-                ]
-                fast, checked = peers(large, sizes[0], kernel), peers(small, sizes[1], kernel)
-                mine = _error(ours(small), exact, axes, margin)
-                for name, run in fast.items():
-                    slow = name.startswith(("scikit", "scipy"))
-                    ratio, us, them = _ratio(partial(ours, large), run, 1 if slow else turns)
-                    their = _error(checked[name](), exact, axes, margin)
-                    yield (
-                        f"| {kind} | {up}/{down} | {kernel} | {name} | {us:.1f} | {them:.1f} | {ratio:.2f} "
-                        f"| {mine:.2g} | {their:.2g} |"
-                    )
+_HEAD = [
+    "| | factor | kernel | against | ours, ms | theirs, ms | ours / theirs | our error | their error |",
+    "|---|---|---|---|---|---|---|---|---|",
+]
+
+
+def _named(row: str) -> str:
+    """Give what a row is about."""
+    return "|".join(row.split("|")[:5])
+
+
+def merged(page: str, rows: list[str], machine: str) -> str | None:
+    """Put rows on a page: in the place of those about the same, or behind the others of their kind."""
+    before, _, rest = page.partition(_START)
+    old, found, after = rest.partition(_END)
+    if not found:
+        return None
+    kept = {_named(row): row for row in old.splitlines() if row.count("|") == len(_HEAD[0].split("|")) - 1}
+    for row in _HEAD:
+        kept.pop(_named(row), None)
+    kept |= {_named(row): row for row in rows}
+    kinds = sorted({row.split("|")[1] for row in kept})
+    ordered = [row for kind in kinds for row in kept.values() if row.split("|")[1] == kind]
+    return "\n".join([before + _START, "", machine, "", *_HEAD, *ordered, "", _END + after])
 
 
 def main(arguments: list[str]) -> int:
@@ -178,21 +203,20 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m firelu.bench.resampling_cases", description=__doc__)
     parser.add_argument("--side", type=int, default=SIDE, help=f"the side of the pictures ({SIDE})")
     parser.add_argument("--turns", type=int, default=7, help="how many turns (7)")
+    parser.add_argument("--only", default="", metavar="TEXT", help='only rows with this text, such as "uint8"')
     parser.add_argument("--write", type=Path, metavar="PAGE", help="a page with the marks of the table")
     options = parser.parse_args(arguments)
+    print("\n".join(_HEAD))
     lines = []
-    for line in table(options.side, options.turns):
+    for line in table(options.side, options.turns, options.only):
         print(line, flush=True)
         lines.append(line)
     if options.write:
-        page = options.write.read_text(encoding="utf-8")
-        before, _, rest = page.partition(_START)
-        _, found, after = rest.partition(_END)
-        if not found:
-            parser.error(f"{options.write} has no marks {_START} and {_END}")
         machine = f"Measured on {platform.machine()}, {get_num_threads()} threads, side {options.side}."
-        text = "\n".join([before + _START, "", machine, "", *lines, "", _END + after])
-        options.write.write_text(text, encoding="utf-8")
+        page = merged(options.write.read_text(encoding="utf-8"), lines, machine)
+        if page is None:
+            parser.error(f"{options.write} has no marks {_START} and {_END}")
+        options.write.write_text(page, encoding="utf-8")
     return 0
 
 

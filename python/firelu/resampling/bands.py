@@ -22,7 +22,7 @@ _BAND_BYTES = 2**22
 
 def computed_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
     """Give the type that arrays of this one are computed in."""
-    return np.dtype(np.float64 if dtype == np.float64 else np.float32)
+    return np.dtype(np.float64 if dtype in (np.float32, np.float64) else np.float32)
 
 
 def resample_tile(
@@ -49,7 +49,8 @@ def resample_tile(
     for start, stop in _bands(target, axis, windows[0]):
         shape = list(tile.shape)
         shape[axis] = stop - start
-        band = np.empty(shape, computed_dtype(tile.dtype))
+        # By the target's type: the tile may be a band itself.
+        band = np.empty(shape, computed_dtype(target.dtype))
         _filter(tile, filters[:1], [(origins[0], start)], border, band)
         written = target[(slice(None),) * axis + (slice(start - windows[0][0], stop - windows[0][0]),)]
         resample_tile(band, filters[1:], origins[1:], windows[1:], border, written)
@@ -124,6 +125,6 @@ def _is_dense_from(array: Array, axis: int) -> bool:
 
 def _bands(target: Array, axis: int, window: Range) -> list[Range]:
     """Cut the outputs of the first filter so that what is in work is little."""
-    row = 4 * max(1, target.size // target.shape[axis])
+    row = computed_dtype(target.dtype).itemsize * max(1, target.size // target.shape[axis])
     rows = max(1, _BAND_BYTES // row)
     return [(first, min(first + rows, window[1])) for first in range(*window, rows)]

@@ -34,7 +34,8 @@ def resample(
 
     Args:
         x: float16, bfloat16, float32, float64, uint8 or uint16, of any shape and strides. Integers and half types are
-            computed in float32 and rounded once, half to even; integers are clipped to their range.
+            computed in float32, float32 in float64, and rounded once, half to even; integers are clipped to their
+            range.
         up: the numerator of the factor, for all axes or one for each.
         down: the denominator.
         axes: which axes; ``(0, 1)`` for images with the colours last, (H, W, 3).

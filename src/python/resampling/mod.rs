@@ -4,7 +4,7 @@ mod layout;
 
 use firelu_guarded::guarded;
 use firelu_resampling::axis::Filter;
-use firelu_resampling::{Pair, Request, Sample, run};
+use firelu_resampling::{Pair, Request, Sample, Single, run};
 use numpy::{PyReadonlyArray1, PyUntypedArray};
 use pyo3::prelude::*;
 
@@ -72,7 +72,9 @@ fn resample_tile(
         ("bfloat16", "bfloat16") => call::<BFloat16, BFloat16>(&request, pointers),
         ("bfloat16", "float32") => call::<BFloat16, f32>(&request, pointers),
         ("float32", "bfloat16") => call::<f32, BFloat16>(&request, pointers),
-        ("float32", "float32") => call::<f32, f32>(&request, pointers),
+        ("float32", "float32") => call::<Single, Single>(&request, pointers),
+        ("float32", "float64") => call::<Single, f64>(&request, pointers),
+        ("float64", "float32") => call::<f64, Single>(&request, pointers),
         ("float64", "float64") => call::<f64, f64>(&request, pointers),
         _ => Err(refuse("names", format!("{} and {}", names.0, names.1), "a dtype and itself, or float32")),
     };
