@@ -118,3 +118,39 @@ def test_a_chain_of_a_hundred_operators_on_64_mib_keeps_what_its_tape_needs(oper
     measured = [float(blocks) for blocks in done.stdout.split()]
     # A quarter of a block is more than stacks and tables take.
     assert measured == pytest.approx([kept, peak, 2], abs=0.25)
+
+
+FILTERED = """
+import torch
+import firelu
+from firelu.torch import filtered_lrelu
+
+def memory(kind):
+    lines = open("/proc/self/status").read().splitlines()
+    return next(int(line.split()[1]) << 10 for line in lines if line.startswith(kind))
+
+firelu.set_cache_limit(0)
+taps = torch.hann_window(14)[1:-1] / 6.5
+
+def run(x):
+    dy = torch.ones_like(x)
+    start = memory("VmRSS")
+    y = filtered_lrelu(x, taps, taps, up=2, down=2, padding=[11, 10, 11, 10])
+    assert y.shape == x.shape
+    y.backward(dy)
+    return start
+
+run(torch.ones(1, 64, 32, 32, requires_grad=True))  # Threads have started.
+x = torch.ones(1, 64, 256, 256, requires_grad=True)
+start = run(x)
+print((memory("VmHWM") - start) / x.nbytes)
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="memory is read from /proc, which this system lacks")
+def test_a_filtered_activation_keeps_nothing_of_the_upsampled_size():
+    pytest.importorskip("torch")
+    done = subprocess.run([sys.executable, "-c", FILTERED], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    # The result and x's gradient, 16 MiB each, and 4 MiB; what is upsampled would be 64 MiB.
+    assert 1.75 < float(done.stdout) <= 2.25
