@@ -121,6 +121,20 @@ def test_the_bits_are_those_of_the_parts(level, act, dtype):
         firelu.set_cpu_level(before)
 
 
+@pytest.mark.parametrize("border", BORDERS)
+@pytest.mark.parametrize("beyond", [1, 5, 9, 23])
+def test_the_way_down_may_read_what_lies_outside_alone(border, beyond):
+    """Places outside stand for some inside, and between these two lie others that stand for others still."""
+    x, taps = RNG.standard_normal((1, 2, 6, 8)), RNG.standard_normal((3, 3))
+    for side in (1, -1):
+        pads = [-(8 + beyond), 8 + beyond + 4][::side]
+        down = {"down_pad_x0": pads[0], "down_pad_x1": pads[1], "down_border": border}
+        got = firelu.run_operator("FilteredAct", x, np.ones((1, 1)), taps, act="tanh", gain=1.0, **down)
+        wide = np.tanh(x)
+        expected = firelu.run_operator("UpFirDn2d", wide, taps, pad_x0=pads[0], pad_x1=pads[1], border=border)
+        np.testing.assert_allclose(got, expected, rtol=1e-12, atol=1e-12)
+
+
 @pytest.mark.parametrize("act", [*ACTS, "snake"])
 @pytest.mark.parametrize("border", BORDERS)
 def test_the_gradient_against_differences(act, border):

@@ -153,21 +153,21 @@ impl Plan {
         let start = x.support(outputs.start).start;
         let needed = start..x.support(outputs.end - 1).start + x.taps;
         let length = self.middle[0];
-        let mut stands = outside(down.fill, needed.clone(), length);
-        let mut folds = Vec::new();
-        let mut range = closed(needed.clone(), &stands);
-        for up in ups {
-            let outside = match up.fold {
-                Border::Constant => Vec::new(),
-                rule => outside(rule, reach(&up.geometry.x.transposed()), length),
-            };
-            range = closed(range, &outside);
-            folds.push(outside);
-        }
-        // A range that was extended reads more places outside.
-        if range != needed {
-            stands = outside(down.fill, range.clone(), length);
-        }
+        let folds = ups.iter().map(|up| match up.fold {
+            Border::Constant => Vec::new(),
+            rule => outside(rule, reach(&up.geometry.x.transposed()), length),
+        });
+        let folds: Vec<_> = folds.collect();
+        // A range that was extended has more places outside, which may stand for others still.
+        let mut range = needed;
+        let stands = loop {
+            let stands = outside(down.fill, range.clone(), length);
+            let extended = folds.iter().fold(closed(range.clone(), &stands), |range, fold| closed(range, fold));
+            if extended == range {
+                break stands;
+            }
+            range = extended;
+        };
         let per_phase = ((range.end - range.start) as usize).div_ceil(self.phases);
         // Whole registers, unless phases are so many that most of a register would be in vain.
         let per_phase = if self.phases <= 16 { per_phase.next_multiple_of(16) } else { per_phase };

@@ -59,9 +59,11 @@ impl Wave {
         passes || !u.error.is_finite() || !ordinary(self.frequency) || !ordinary(self.divisor) || self.divisor == 0.0
     }
 
-    /// Whether the factor of a sine, t over a divisor, passes the largest number before the sine is multiplied in.
+    /// Whether the factor of a sine, t times the frequency over a divisor, passes the largest number before the sine and
+    /// the stream are multiplied in.
     pub fn passes_the_largest(&self, t: f64, compute: DType) -> bool {
-        t.is_finite() && (t / self.divisor).abs() >= largest(compute) / 2.0
+        let factor = 2.0 * self.frequency.abs().max(1.0);
+        t.is_finite() && (factor * t / self.divisor).abs() >= largest(compute) / 2.0
     }
 
     fn angle(&self, u: Uncertain, compute: DType) -> Angle {
@@ -110,6 +112,8 @@ impl Wave {
         let on_the_way = stream.value * u.value;
         let passes = on_the_way.is_finite() && on_the_way.abs() >= largest(compute) / 2.0
             || on_the_way.is_infinite() && stream.value.is_finite() && u.value.is_finite();
+        // Below the normal numbers that product keeps few bits, and what it loses is divided by b.
+        let of_subnormals = spacing(compute, 0.0) * (angle.double / b).abs();
         let unknown = Uncertain { value: 0.0, error: f64::INFINITY };
         let by_frequency = if passes { unknown } else { by_frequency };
         [by_frequency, by_divisor].map(|of| {
@@ -118,7 +122,7 @@ impl Wave {
             }
             let part = product(stream, of, compute);
             let of_sum = (length as f64 / 8.0 + UNITS) * unit(compute) * part.value.abs();
-            Uncertain { value: part.value, error: part.error + of_sum }
+            Uncertain { value: part.value, error: part.error + of_sum + of_subnormals }
         })
     }
 
