@@ -63,48 +63,54 @@ macro_rules! float_samples {
 }
 float_samples!(f32, false; f64, false; Float16, true; BFloat16, true;);
 
-/// Half the size by means, over whole numbers, in a type of twice their width.
+/// Half the size by means, over whole numbers: blocks of pixels in their own width, the rest in one of twice that.
 macro_rules! halve {
     ($sample:ty, $wide:ty) => {
         const WHOLE: bool = true;
 
         #[inline(always)]
         unsafe fn halve<const C: usize>(rows: [*const Self; 2], target: *mut Self, columns: usize) {
-            const MOST: usize = 1024;
-            let (mut sums, mut means) = ([0 as $wide; MOST], [0 as Self; MOST]);
-            let at_once = MOST / (2 * C);
+            // Means of two pixels side by side, of which every second is wanted; `C` is at most four.
+            const PIXELS: usize = 32;
+            let mut means = [0 as Self; 2 * 4 * PIXELS];
             let mut column = 0;
-            while column < columns {
-                let count = at_once.min(columns - column);
-                let samples = 2 * C * count;
+            // A pixel more than the block is there, beyond which the last samples of the block look.
+            while column + PIXELS < columns {
                 // SAFETY: the caller's promise: all columns can be read.
                 let [above, below] = rows.map(|row| unsafe { row.add(2 * C * column) });
-                for (place, sum) in sums[..samples].iter_mut().enumerate() {
+                for (place, mean) in means[..2 * C * PIXELS].iter_mut().enumerate() {
                     // SAFETY: as above.
-                    let pair = unsafe { [above.add(place).read_unaligned(), below.add(place).read_unaligned()] };
-                    *sum = <$wide>::from(pair[0]) + <$wide>::from(pair[1]);
+                    let at = |row: *const Self, place: usize| unsafe { row.add(place).read_unaligned() };
+                    let [a, b, c, d] = [at(above, place), at(below, place), at(above, place + C), at(below, place + C)];
+                    // Means of two are rounded up; so is theirs, which is one too much where the roundings add up. A half
+                    // is left where the sum is two more than a multiple of four: an odd mean is then one too much.
+                    let up = |a: Self, b: Self| ((<$wide>::from(a) + <$wide>::from(b) + 1) >> 1) as Self;
+                    let [left, right] = [up(a, b), up(c, d)];
+                    let rounded = up(left, right) - (((a ^ b) | (c ^ d)) & (left ^ right) & 1);
+                    let sum = a.wrapping_add(b).wrapping_add(c).wrapping_add(d);
+                    *mean = rounded - ((sum >> 1) & !sum & rounded & 1);
                 }
-                let (first, second) = (&sums[..samples - C], &sums[C..samples]);
-                for ((mean, left), right) in means.iter_mut().zip(first).zip(second) {
-                    let sum = left + right;
-                    // A quarter, rounded half to even.
-                    *mean = ((sum + 1 + ((sum >> 2) & 1)) >> 2) as Self;
-                }
-                for place in 0..count {
-                    // A pixel of three is copied with the sample behind it, which the next one puts right.
-                    let length = if C == 3 && place + 1 < count { 4 } else { C };
-                    // SAFETY: all columns can be written; of two pixels of means there are more than the copied samples.
+                // A pixel of three is copied with the sample behind it, which the next one puts right.
+                let length = if C == 3 { 4 } else { C };
+                for place in 0..PIXELS {
+                    // SAFETY: a column beyond the block can be written; the array holds two pixels of four for each.
                     unsafe {
                         let source = means.as_ptr().add(2 * C * place).cast::<u8>();
                         let target = target.add(C * (column + place)).cast::<u8>();
-                        if length == 4 {
-                            std::ptr::copy_nonoverlapping(source, target, 4 * size_of::<Self>());
-                        } else {
-                            std::ptr::copy_nonoverlapping(source, target, C * size_of::<Self>());
-                        }
+                        std::ptr::copy_nonoverlapping(source, target, length * size_of::<Self>());
                     }
                 }
-                column += count;
+                column += PIXELS;
+            }
+            for place in C * column..C * columns {
+                let first = place / C * 2 * C + place % C;
+                // SAFETY: the caller's promise.
+                unsafe {
+                    let at = |place: usize| rows.map(|row| <$wide>::from(row.add(place).read_unaligned()));
+                    let sum: $wide = at(first).into_iter().chain(at(first + C)).sum();
+                    // A quarter, rounded half to even.
+                    target.add(place).write_unaligned(((sum + 1 + ((sum >> 2) & 1)) >> 2) as Self);
+                }
             }
         }
     };
