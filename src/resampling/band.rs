@@ -4,8 +4,9 @@ use std::ops::Range;
 
 use firelu_filters::loops::register::{Access, Register};
 
+use crate::Request;
 use crate::axis::Axis;
-use crate::job::Job;
+use crate::columns::Columns;
 use crate::loops::{Line, TOGETHER, sum_columns, sum_rows, transposed};
 use crate::samples::{Holds, MOST_LANES, Sample};
 
@@ -38,8 +39,9 @@ pub struct Memory<C> {
 }
 
 /// A band on its way.
-pub struct Band<'a, 'b, S: Sample, D> {
-    pub job: &'a Job<'b, S, D>,
+pub struct Band<'a, S: Sample, D> {
+    pub request: &'a Request,
+    pub columns: &'a Columns,
     pub lines: &'a [Line<'a, S::Number>],
     pub parts: &'a [Part<S>],
     /// Whether sums read samples, not widened rows.
@@ -48,7 +50,7 @@ pub struct Band<'a, 'b, S: Sample, D> {
     pub memory: &'a mut Memory<S::Number>,
 }
 
-impl<S: Sample, D: Sample<Number = S::Number>> Band<'_, '_, S, D> {
+impl<S: Sample, D: Sample<Number = S::Number>> Band<'_, S, D> {
     /// Sums the columns from `column` on into the tile, as many as are summed at once; gives how many of them there are
     /// in this part.
     ///
@@ -148,8 +150,8 @@ impl<S: Sample, D: Sample<Number = S::Number>> Band<'_, '_, S, D> {
         R: Register<Number = S::Number> + Holds<S> + Holds<D> + Holds<S::Number> + Access<S::Number>,
         S::Number: Sample<Number = S::Number>,
     {
-        let (channels, outputs) = (self.job.request.channels, self.job.request.columns[1]);
-        let (first, parts) = (self.job.columns.first, self.parts);
+        let (channels, outputs) = (self.request.channels, self.request.columns[1]);
+        let (first, parts) = (self.columns.first, self.parts);
         let all = parts.last().map_or(0, |part| part.end);
         // Columns from `start` to `end` are in the window.
         let (mut start, mut end, mut output) = (0, 0, 0);
@@ -199,7 +201,7 @@ impl<S: Sample, D: Sample<Number = S::Number>> Band<'_, '_, S, D> {
     where
         R: Register<Number = S::Number> + Access<S::Number>,
     {
-        let (channels, lanes, first) = (self.job.request.channels, R::LANES, self.job.columns.first);
+        let (channels, lanes, first) = (self.request.channels, R::LANES, self.columns.first);
         let (window, target) = (self.memory.window.as_ptr(), self.memory.outputs.as_mut_ptr());
         let step = channels * lanes;
         for phase in 0..axis.up.min(range.len()) {

@@ -6,12 +6,12 @@ use std::ops::Range;
 use firelu_core::dtype::Compute;
 use firelu_core::error::Result;
 use firelu_cpu::memory;
-use firelu_filters::border::Border;
 use firelu_filters::loops::register::{Access, Register};
 
 use crate::Request;
 use crate::axis::{Axis, sources};
 use crate::band::{Band, Memory, Part, WINDOW};
+use crate::columns::Columns;
 use crate::halves::{Halving, applies};
 use crate::loops::{Line, TOGETHER};
 use crate::repeats::Repeating;
@@ -19,10 +19,10 @@ use crate::samples::{Holds, Sample};
 
 /// What all bands of a call share.
 pub struct Job<'a, S: Sample, D> {
-    pub request: &'a Request,
+    request: &'a Request,
     vertical: Axis<S::Number>,
     horizontal: Option<Axis<S::Number>>,
-    pub columns: Columns,
+    columns: Columns,
     /// Which loops serve the call.
     way: Way,
     source: *const S,
@@ -42,26 +42,6 @@ enum Way {
 
 // SAFETY: tasks read the source alone, and write to rows of the target that no other task has.
 unsafe impl<S: Sample, D> Sync for Job<'_, S, D> {}
-
-/// The columns that outputs need: those beyond the left end, those that there are, those beyond the right end.
-pub struct Columns {
-    left: Vec<Option<usize>>,
-    middle: Range<usize>,
-    right: Vec<Option<usize>>,
-    /// The first, counted from the first that there is.
-    pub first: isize,
-}
-
-impl Columns {
-    fn new(places: Range<isize>, length: usize, border: Border) -> Self {
-        let (start, end, length) = (places.start, places.end, length as isize);
-        let middle = start.clamp(0, length)..end.clamp(0, length);
-        let middle = middle.start as usize..middle.end.max(middle.start) as usize;
-        let left = sources(border, start..end.min(0), length as usize);
-        let right = sources(border, start.max(length)..end, length as usize);
-        Columns { left, middle, right, first: start }
-    }
-}
 
 fn zeroed<T: Copy + Default>(vector: &mut Vec<T>, count: usize) -> Result<()> {
     if vector.len() < count {
@@ -268,7 +248,8 @@ impl<'a, S: Sample, D: Sample<Number = S::Number>> Job<'a, S, D> {
         let target = target.wrapping_offset(rows.start as isize * target_row);
         let targets: Vec<*mut D> =
             (0..rows.len()).map(|row| target.wrapping_offset(row as isize * target_row)).collect();
-        let mut band = Band { job: self, lines: &lines, parts: &parts, direct, targets: &targets, memory };
+        let (columns, lines) = (&self.columns, &lines[..]);
+        let mut band = Band { request, columns, lines, parts: &parts, direct, targets: &targets, memory };
         // SAFETY: the caller's promise; the rows, widened and not, are those that the lines name.
         unsafe {
             match &self.horizontal {

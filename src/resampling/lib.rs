@@ -19,6 +19,7 @@
 
 pub mod axis;
 mod band;
+mod columns;
 mod halves;
 mod job;
 mod levels;
