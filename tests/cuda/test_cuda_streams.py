@@ -121,3 +121,64 @@ def test_read_only_memory_is_not_written(queue):
     assert np.array_equal(np.asarray(t.to("cpu")), np.linspace(-1, 1, SIZE).astype(np.float32))
     lent = Lent(t, 1, read_only=True)
     assert firelu.run_operator("LeakyRelu", lent).shape == (SIZE,)  # as an input it is welcome
+
+
+def doubled(x):
+    return firelu.run_operator("LeakyRelu", x, alpha=2.0)
+
+
+def test_lent_memory_is_used_again_after_its_consumers_work(queue):
+    x, reader = on_device(), Reader(queue)
+    capsule = doubled(x).__dlpack__(stream=queue.stream)
+    queue.copy(reader.copy.__cuda_array_interface__["data"][0], address_of(capsule), 4 * SIZE)
+    del capsule  # freed, while the consumer's copy is on its way
+    doubled(on_device(np.zeros(SIZE))).to("cpu")
+    queue.wait()
+    expected = np.linspace(-1, 1, SIZE).astype(np.float32)
+    assert np.array_equal(np.asarray(reader.copy.to("cpu")), np.where(expected < 0, 2 * expected, expected))
+
+
+def test_lent_memory_outlives_the_stream_that_it_was_lent_to(queue):
+    stream = ctypes.c_void_p()
+    queue.call("cuStreamCreate", ctypes.byref(stream), 1)
+    capsule = on_device().__dlpack__(stream=stream.value)
+    queue.call("cuStreamSynchronize", stream)
+    queue.call("cuStreamDestroy_v2", stream)
+    del capsule
+    assert np.asarray(doubled(on_device(np.ones(SIZE))).to("cpu")).all()
+
+
+def test_a_driver_that_cannot_record_a_context_is_waited_for(queue, emulator):
+    capsule = on_device().__dlpack__(stream=queue.stream)
+    emulator.fail("cuCtxRecordEvent:1:500")  # counts begin anew
+    del capsule
+    calls = emulator.calls()
+    emulator.fail("")
+    assert calls["cuCtxSynchronize"] == 1
+    assert calls["held"] == 0  # other threads go on
+
+
+def test_borrowed_memory_is_kept_until_it_has_been_read(queue):
+    t = on_device()
+    foreign = Torchlike(t, queue)
+    address = foreign.address
+    y = doubled(firelu.from_dlpack(foreign))  # given back when the call returns, and overwritten by its owner
+    queue.fill(address, 0, 4 * SIZE)
+    queue.wait()
+    assert np.asarray(y.to("cpu")).any()
+
+
+def test_borrowed_memory_is_given_back_by_a_later_call(queue, emulator):
+    class Owner(Torchlike):
+        def __dlpack__(self, **options):
+            return self.tensor.__dlpack__(stream=-1)
+
+    t = on_device()
+    emulator.fail("cuEventQuery:1:600")  # not ready
+    y = doubled(firelu.from_dlpack(Owner(t, queue)))
+    calls = emulator.calls()
+    assert (calls["cuEventQuery"], calls.get("cuEventDestroy_v2", 0)) == (1, 0)
+    doubled(y)
+    calls = emulator.calls()
+    emulator.fail("")
+    assert (calls["cuEventQuery"], calls["cuEventDestroy_v2"]) == (2, 1)

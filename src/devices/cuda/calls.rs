@@ -25,6 +25,8 @@ pub(super) const INVALID_VALUE: u32 = 1;
 pub(super) const OUT_OF_MEMORY: u32 = 2;
 /// Also what a function answers that the library lacks.
 pub(super) const NOT_FOUND: u32 = 500;
+/// Work that is not done yet.
+pub(super) const NOT_READY: u32 = 600;
 pub(super) const NOT_SUPPORTED: u32 = 801;
 /// Something that the capture of a stream does not allow.
 pub(super) const CAPTURED: u32 = 900;
@@ -127,4 +129,7 @@ functions! {
     fn cuThreadExchangeStreamCaptureMode(mode: *mut i32);
     fn cuEventCreate(event: *mut sys::CUevent, flags: u32);
     fn cuEventRecord(event: sys::CUevent, stream: sys::CUstream);
+    fn cuEventQuery(event: sys::CUevent);
+    fn cuEventDestroy_v2(event: sys::CUevent);
+    fn cuCtxRecordEvent(context: sys::CUcontext, event: sys::CUevent);
 }

@@ -11,7 +11,7 @@ use crate::core::device::{Device, Stream};
 use crate::core::error::{Error, Result};
 use crate::devices::cuda::calls::{self, Answer};
 use crate::devices::cuda::modules::{CAPABILITY_NEEDED, Modules};
-use crate::devices::cuda::{available, driver_error};
+use crate::devices::cuda::{available, driver_error, lending};
 
 /// A device that is ready for work.
 pub struct Context {
@@ -169,6 +169,9 @@ impl Drop for Entered {
                 self.context.leave_behind(None, error);
             }
         }
+        if self.outer.is_none() {
+            lending::settle();
+        }
     }
 }
 
@@ -265,6 +268,11 @@ impl Context {
         self.untidy.store(!addresses.is_empty(), Ordering::Relaxed);
         untold.take().map_or(Ok(()), Err)?;
         done.map_err(|not_done| not_done.error)
+    }
+
+    /// The driver's handle, which lives as long as the process.
+    pub(super) fn raw(&self) -> sys::CUcontext {
+        self.raw
     }
 
     /// The device of this context.

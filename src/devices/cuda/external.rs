@@ -3,10 +3,13 @@
 use std::any::Any;
 use std::sync::{Arc, PoisonError};
 
+use cudarc::driver::sys;
+
 use crate::core::device::{Device, Stream};
 use crate::core::error::{Error, Result};
 use crate::core::shape::{Strides, extent};
 use crate::core::tensor::{Storage, Tensor, TensorType};
+use crate::devices::cuda::calls::Answer;
 use crate::devices::cuda::context::{Context, Event, handle};
 use crate::devices::cuda::{available, calls, driver_error};
 
@@ -93,17 +96,23 @@ pub unsafe fn order(context: &Context, earlier: Stream, later: Stream) -> Result
     // A stream waits for what the event meant when it was told to, so one event serves all, one after the other.
     let mut event = context.event.lock().unwrap_or_else(PoisonError::into_inner);
     context.with("ordering two streams", || {
-        if event.is_none() {
-            let mut made = std::ptr::null_mut();
-            // SAFETY: the driver writes one handle to the address.
-            unsafe { calls::cuEventCreate(&mut made, calls::WITHOUT_TIMING) }?;
-            *event = Some(Event(made));
-        }
-        let Some(Event(event)) = *event else { return Ok(()) };
+        let event = made(&mut event)?;
         // SAFETY: the event was made in this context and is never destroyed; the streams are the caller's promise.
         unsafe {
             calls::cuEventRecord(event, handle(earlier))?;
             calls::cuStreamWaitEvent(handle(later), event, 0)
         }
     })
+}
+
+/// The event of a context that is current, made on first use.
+pub(super) fn made(event: &mut Option<Event>) -> Answer<sys::CUevent> {
+    if let Some(Event(event)) = *event {
+        return Ok(event);
+    }
+    let mut new = std::ptr::null_mut();
+    // SAFETY: the driver writes one handle to the address.
+    unsafe { calls::cuEventCreate(&mut new, calls::WITHOUT_TIMING) }?;
+    *event = Some(Event(new));
+    Ok(new)
 }

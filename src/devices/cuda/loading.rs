@@ -68,26 +68,33 @@ impl Context {
     }
 }
 
-/// Loads a module into the context that is current. Where a stream is being captured, on whatever thread, that goes on:
-/// loading is no part of the graph.
+/// Loads a module into the context that is current: no part of a graph that is being captured.
 fn load(image: &CString) -> Answer<sys::CUmodule> {
-    let mut mode = calls::RELAXED;
     let mut module = std::ptr::null_mut();
-    // SAFETY: the image is a text that ends in zero, of which the driver copies what it keeps; it writes one handle. The
-    // mode is this thread's own, and gets back the value that the driver gave for it.
-    unsafe {
-        let exchanged = match calls::cuThreadExchangeStreamCaptureMode(&mut mode) {
-            // A driver from before graphs.
-            Err(Failed { code: calls::NOT_FOUND, .. }) => false,
-            answer => answer.map(|()| true)?,
-        };
-        let loaded = calls::cuModuleLoadData(&mut module, image.as_ptr().cast::<c_void>());
-        let restored = if exchanged { calls::cuThreadExchangeStreamCaptureMode(&mut mode) } else { Ok(()) };
-        loaded?;
-        if let Err(failed) = restored {
-            calls::cuModuleUnload(module)?;
-            return Err(failed);
+    // SAFETY: the image is a text that ends in zero, of which the driver copies what it keeps; it writes one handle.
+    relaxed(|| unsafe { calls::cuModuleLoadData(&mut module, image.as_ptr().cast::<c_void>()) }).inspect_err(|_| {
+        if !module.is_null() {
+            // SAFETY: loaded above, and nobody else knows of it. That the mode was not restored is what is told.
+            let _ = unsafe { calls::cuModuleUnload(module) };
         }
-    }
+    })?;
     Ok(module)
+}
+
+/// Runs a call after which a capture of a stream, on whatever thread, goes on.
+pub(super) fn relaxed<R>(call: impl FnOnce() -> Answer<R>) -> Answer<R> {
+    let mut mode = calls::RELAXED;
+    // SAFETY: the mode is this thread's own, and gets back the value that the driver gave for it.
+    let exchanged = match unsafe { calls::cuThreadExchangeStreamCaptureMode(&mut mode) } {
+        // A driver from before graphs.
+        Err(Failed { code: calls::NOT_FOUND, .. }) => false,
+        answer => answer.map(|()| true)?,
+    };
+    let answer = call();
+    if exchanged {
+        // SAFETY: as above.
+        let restored = unsafe { calls::cuThreadExchangeStreamCaptureMode(&mut mode) };
+        return answer.and_then(|done| restored.map(|()| done));
+    }
+    answer
 }

@@ -12,6 +12,7 @@ pub mod dense;
 pub mod external;
 pub mod launch;
 pub mod layout;
+pub mod lending;
 #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
 mod library;
 mod loading;

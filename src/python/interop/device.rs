@@ -1,5 +1,7 @@
 //! Memory and streams of CUDA devices as Python libraries hand them over: `__cuda_array_interface__` both ways.
 
+use std::any::Any;
+
 use pyo3::exceptions::PyAttributeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
@@ -66,6 +68,28 @@ pub fn order(ordinal: u32, earlier: Stream, later: Stream) -> Result<()> {
         let _ = (earlier, later);
         Err(no_cuda(ordinal))
     }
+}
+
+/// Keeps the owner of a device's memory until firelu's work with it is done.
+pub fn give_back(ordinal: u32, owner: Box<dyn Any + Send + Sync>) {
+    #[cfg(feature = "cuda")]
+    crate::devices::cuda::lending::give_back(ordinal, owner);
+    #[cfg(not(feature = "cuda"))]
+    drop((ordinal, owner));
+}
+
+/// Gives back what the devices are done with.
+pub fn settle() {
+    #[cfg(feature = "cuda")]
+    crate::devices::cuda::lending::settle();
+}
+
+/// Makes firelu's stream wait for all that the device has to do.
+pub fn take_back(ordinal: u32) -> Result<()> {
+    #[cfg(feature = "cuda")]
+    return crate::devices::cuda::lending::take_back(ordinal);
+    #[cfg(not(feature = "cuda"))]
+    Err(no_cuda(ordinal))
 }
 
 /// Refuses device memory whose elements do not begin at multiples of their size: no kernel could read it.

@@ -28,9 +28,23 @@ pub fn dlpack_device(device: Device) -> (i32, i32) {
 
 /// What an exported tensor keeps alive: the memory, and the arrays that the consumer reads.
 struct Export {
-    _tensor: Tensor,
+    tensor: Tensor,
+    /// Whether the consumer uses it on another stream than firelu.
+    elsewhere: bool,
     shape: Vec<i64>,
     strides: Vec<i64>,
+}
+
+impl Drop for Export {
+    fn drop(&mut self) {
+        let (Device::Cuda(ordinal), true) = (self.tensor.device(), self.elsewhere) else { return };
+        // An older driver waits here, and other threads may have to go on for that to end.
+        Python::try_attach(|py| {
+            if let Err(error) = entry::detach(py, || device::take_back(ordinal)) {
+                raise(error).write_unraisable(py, None);
+            }
+        });
+    }
 }
 
 /// The stream that a consumer names and that has to be told of firelu's: none for the default one.
@@ -88,17 +102,29 @@ pub fn export<'py>(
     if let (Device::Cuda(ordinal), Some(consumer)) = (device, consumer) {
         device::order(ordinal, Stream::default(), consumer).map_err(raise)?;
     }
-    hand_over(py, tensor, flags, max_version.is_some_and(|(major, _)| major >= 1))
+    hand_over_to(py, tensor, consumer.is_some(), flags, max_version.is_some_and(|(major, _)| major >= 1))
 }
 
 /// A capsule that owns a share of a tensor's memory, in the form of either protocol. The strides must be whole
 /// elements.
 pub fn hand_over(py: Python<'_>, tensor: Tensor, flags: u64, versioned: bool) -> PyResult<Bound<'_, PyAny>> {
+    hand_over_to(py, tensor, false, flags, versioned)
+}
+
+/// The same; `elsewhere`: the consumer uses the memory on a stream of its own.
+fn hand_over_to(
+    py: Python<'_>,
+    tensor: Tensor,
+    elsewhere: bool,
+    flags: u64,
+    versioned: bool,
+) -> PyResult<Bound<'_, PyAny>> {
     let size = tensor.dtype().size() as isize;
     let export = Box::new(Export {
         shape: tensor.shape().iter().map(|&n| n as i64).collect(),
         strides: tensor.strides().iter().map(|&stride| (stride / size) as i64).collect(),
-        _tensor: tensor.clone(),
+        tensor: tensor.clone(),
+        elsewhere,
     });
     let (device_type, device_id) = dlpack_device(tensor.device());
     let described = DLTensor {

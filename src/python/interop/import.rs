@@ -37,15 +37,20 @@ enum Owner {
 }
 
 struct Imported {
-    _owner: Owner,
+    /// Taken when this is dropped.
+    owner: Option<Owner>,
     first: *mut u8,
     bytes: usize,
     device: Device,
 }
 
 // SAFETY: DLPack memory is tied to no thread; the deleter is called with the interpreter's lock held.
-unsafe impl Send for Imported {}
+unsafe impl Send for Owner {}
 // SAFETY: as above; sharing shares only the address.
+unsafe impl Sync for Owner {}
+// SAFETY: as above.
+unsafe impl Send for Imported {}
+// SAFETY: as above.
 unsafe impl Sync for Imported {}
 
 impl Storage for Imported {
@@ -57,6 +62,15 @@ impl Storage for Imported {
     }
     fn device(&self) -> Device {
         self.device
+    }
+}
+
+impl Drop for Imported {
+    fn drop(&mut self) {
+        // The library may use the memory for something else at once, on a stream of its own.
+        if let (Device::Cuda(ordinal), Some(owner)) = (self.device, self.owner.take()) {
+            device::give_back(ordinal, Box::new(owner));
+        }
     }
 }
 
@@ -86,6 +100,7 @@ impl Drop for Owner {
 /// The memory of an object with `__dlpack__`, ready on the stream that firelu uses.
 pub fn by_dlpack(object: &Bound<'_, PyAny>) -> PyResult<Foreign> {
     let py = object.py();
+    device::settle();
     let keywords = PyDict::new(py);
     let (kind, _): (i32, i32) = object.call_method0("__dlpack_device__")?.extract()?;
     if kind == CUDA {
@@ -113,7 +128,7 @@ pub fn by_dlpack(object: &Bound<'_, PyAny>) -> PyResult<Foreign> {
     let refuse = || Error::shape("from_dlpack", "object", &kind, "elements within the address space");
     let (low, high) = extent(&kind.shape, &strides, kind.dtype.size()).ok_or_else(refuse).map_err(raise)?;
     let first = pointer.wrapping_offset(low);
-    let storage = Imported { _owner: owner, first, bytes: high.abs_diff(low), device };
+    let storage = Imported { owner: Some(owner), first, bytes: high.abs_diff(low), device };
     let tensor = Tensor::from_storage(Arc::new(storage), low.unsigned_abs(), kind, strides).map_err(raise)?;
     Ok(Foreign { tensor, read_only, stream: None })
 }

@@ -178,6 +178,24 @@ impl Driver {
         Ok(())
     }
 
+    /// Records an event for all streams of a context.
+    pub fn record_context(&mut self, event: Handle, context: Handle) -> Result<()> {
+        let streams: Vec<StreamId> =
+            self.streams.iter().filter(|(_, stream)| stream.context == context).map(|(&id, _)| id).collect();
+        if streams.iter().any(|stream| self.refuse_waiting(*stream).is_err()) {
+            return Err(Code::STREAM_CAPTURE_UNSUPPORTED);
+        }
+        let legacy = self.legacy_stream(context).ok_or(Code::INVALID_CONTEXT)?;
+        self.record_event(event, legacy)?;
+        for stream in streams {
+            let clock = self.streams.get(&stream).map(|stream| stream.clock.clone()).unwrap_or_default();
+            if let Some((_, _, recorded)) = self.events.get_mut(&event).and_then(|event| event.recorded.as_mut()) {
+                recorded.join(&clock);
+            }
+        }
+        Ok(())
+    }
+
     /// A stream waits for an event; one that was never recorded is complete.
     pub fn wait_event(&mut self, stream: StreamId, event: Handle) -> Result<()> {
         let event = self.events.get(&event).ok_or(Code::INVALID_HANDLE)?;
@@ -194,6 +212,9 @@ impl Driver {
         let context = event.context;
         if let Some((stream, number, clock)) = event.recorded.clone() {
             self.run_until(stream, number);
+            for (other, before) in clock.entries() {
+                self.run_until(other, before);
+            }
             self.host.join(&clock);
             self.trim_pools();
             self.forget_settled();

@@ -34,6 +34,9 @@ functions! {
         driver.record_event(event, stream)
     }
 
+    /// Records the work so far of all streams of a context.
+    fn cuCtxRecordEvent(context: Handle, event: Handle) |driver| { driver.record_context(event, context) }
+
     /// Waits for an event.
     fn cuEventSynchronize(event: Handle) |driver| {
         driver.context()?;
