@@ -48,6 +48,9 @@ struct PyOpCost {
     bytes_written: u64,
 }
 
+/// A call as Python sees it: the shapes of the inputs, None for an omitted one, and the arguments.
+type ExampleCall<'py> = (Vec<Option<Bound<'py, PyTuple>>>, Bound<'py, PyDict>);
+
 /// What an operator takes and gives.
 #[pyclass(frozen, module = "firelu", name = "OpSchema")]
 struct PyOpSchema(Arc<Operator>);
@@ -183,7 +186,7 @@ impl PyOpSchema {
     }
     /// Calls that show what it does: the shapes of the inputs, None for an omitted one, and the arguments.
     #[getter]
-    fn examples<'py>(&self, py: Python<'py>) -> PyResult<Vec<(Vec<Option<Bound<'py, PyTuple>>>, Bound<'py, PyDict>)>> {
+    fn examples<'py>(&self, py: Python<'py>) -> PyResult<Vec<ExampleCall<'py>>> {
         let call = |example: &Example| {
             let shape = |shape: &Option<Vec<usize>>| shape.as_ref().map(|shape| PyTuple::new(py, shape)).transpose();
             let args = PyDict::new(py);

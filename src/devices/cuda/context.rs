@@ -11,7 +11,7 @@ use crate::core::device::{Device, Stream};
 use crate::core::error::{Error, Result};
 use crate::devices::cuda::calls::{self, Answer};
 use crate::devices::cuda::modules::{CAPABILITY_NEEDED, Modules};
-use crate::devices::cuda::{available, driver_error, lending};
+use crate::devices::cuda::{available, driver_error};
 
 /// A device that is ready for work.
 pub struct Context {
@@ -151,6 +151,9 @@ thread_local! {
     static ENTERED: Cell<Option<u32>> = const { Cell::new(None) };
 }
 
+/// What is done whenever a thread has left its device: set where memory was borrowed, so that it is given back.
+pub(super) static SETTLE: OnceLock<fn()> = OnceLock::new();
+
 /// A context that is current for several driver calls; the thread gets back the one it had when this is dropped.
 pub struct Entered {
     context: &'static Context,
@@ -169,8 +172,8 @@ impl Drop for Entered {
                 self.context.leave_behind(None, error);
             }
         }
-        if self.outer.is_none() {
-            lending::settle();
+        if let (None, Some(settle)) = (self.outer, SETTLE.get()) {
+            settle();
         }
     }
 }

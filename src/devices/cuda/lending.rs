@@ -9,7 +9,7 @@ use std::sync::{Mutex, PoisonError};
 use crate::core::device::Stream;
 use crate::core::error::Result;
 use crate::devices::cuda::calls::{self, Failed};
-use crate::devices::cuda::context::{Context, Event, context, handle};
+use crate::devices::cuda::context::{Context, Event, SETTLE, context, handle};
 use crate::devices::cuda::external::made;
 use crate::devices::cuda::loading::relaxed;
 
@@ -67,6 +67,7 @@ pub fn give_back(ordinal: u32, owner: Box<dyn Any + Send + Sync>) {
     let event = recorded.map(Event).map_err(|not_done| context.leave_behind(None, not_done.error)).ok();
     let borrowed = Borrowed { context, event, owner };
     BORROWED.lock().unwrap_or_else(PoisonError::into_inner).push(borrowed);
+    SETTLE.get_or_init(|| settle);
     settle();
 }
 
