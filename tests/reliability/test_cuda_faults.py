@@ -39,6 +39,8 @@ def step():
     (y * y).sum().backward()
     shared = firelu.run_operator("LeakyRelu", Foreign(k), alpha=0.5)
     shared.__dlpack__(stream=2)
+    borrowed = firelu.from_dlpack(shared)
+    del borrowed
     return [x.to("cpu").numpy().copy() for x in (t.grad, b.grad, shared)]
 def setting(name, value):
     assert driver.firelu_emulator_set(name.encode(), value.encode()) == 0, name
@@ -189,6 +191,8 @@ ONCE += ["cuDevicePrimaryCtxRetain", "cuModuleLoadData", "cuModuleGetFunction", 
 ONCE += ["cuMemPoolCreate", "cuMemPoolSetAttribute", "cuThreadExchangeStreamCaptureMode"]
 ALWAYS = ["cuCtxGetCurrent", "cuCtxSetCurrent", "cuMemcpyHtoD", "cuMemcpyDtoH", "cuLaunchKernel"]
 ALWAYS += ["cuStreamSynchronize", "cuPointerGetAttribute", "cuEventRecord", "cuStreamWaitEvent", "cuMemsetD32Async"]
+# Memory that was borrowed is given back after an event, memory that was lent is taken back after one.
+ALWAYS += ["cuEventQuery", "cuCtxRecordEvent", "cuThreadExchangeStreamCaptureMode"]
 
 
 WITHOUT_POOLS = ["cuMemAlloc", "cuMemFree", "cuStreamIsCapturing"]

@@ -130,6 +130,5 @@ functions! {
     fn cuEventCreate(event: *mut sys::CUevent, flags: u32);
     fn cuEventRecord(event: sys::CUevent, stream: sys::CUstream);
     fn cuEventQuery(event: sys::CUevent);
-    fn cuEventDestroy_v2(event: sys::CUevent);
     fn cuCtxRecordEvent(context: sys::CUcontext, event: sys::CUevent);
 }

@@ -39,6 +39,9 @@ unsafe impl Sync for Context {}
 /// An event of the driver.
 pub(super) struct Event(pub sys::CUevent);
 
+// SAFETY: a handle, which the driver takes from any thread.
+unsafe impl Send for Event {}
+
 /// A memory pool of the driver.
 pub(super) struct Pool(pub sys::CUmemoryPool);
 

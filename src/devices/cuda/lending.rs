@@ -7,7 +7,6 @@ use std::any::Any;
 use std::sync::{Mutex, PoisonError};
 
 use crate::core::device::Stream;
-use crate::core::error::Result;
 use crate::devices::cuda::calls::{self, Failed};
 use crate::devices::cuda::context::{Context, Event, SETTLE, context, handle};
 use crate::devices::cuda::external::made;
@@ -21,51 +20,51 @@ struct Borrowed {
     owner: Box<dyn Any + Send + Sync>,
 }
 
-// SAFETY: an event's handle may be used from any thread; the owner is one that may be sent.
-unsafe impl Send for Borrowed {}
-
 static BORROWED: Mutex<Vec<Borrowed>> = Mutex::new(Vec::new());
+
+/// Events that wait for nothing, with their devices: they are recorded again, never destroyed.
+static SPARE: Mutex<Vec<(u32, Event)>> = Mutex::new(Vec::new());
 
 impl Borrowed {
     /// Whether the device has come past the event. Of a device that fails nothing uses the memory any more.
     fn is_done(&mut self) -> bool {
         let Some(event) = &self.event else { return true };
         let asked = self.context.with_current("asking for an event", || {
-            // SAFETY: the event was made in this context, and is destroyed below alone.
+            // SAFETY: the event was made in this context and is never destroyed.
             relaxed(|| match unsafe { calls::cuEventQuery(event.0) } {
                 Err(Failed { code: calls::NOT_READY, .. }) => Ok(false),
                 answer => answer.map(|()| true),
             })
         });
-        let done = asked.unwrap_or(true);
-        if done && let Some(Event(event)) = self.event.take() {
-            // SAFETY: made for this, and forgotten here.
-            let destroyed = self.context.with_current("ending an event", || unsafe { calls::cuEventDestroy_v2(event) });
-            if let Err(not_done) = destroyed {
-                self.context.leave_behind(None, not_done.error);
-            }
-        }
-        done
+        asked.unwrap_or_else(|not_done| {
+            self.context.leave_behind(None, not_done.error);
+            true
+        })
     }
+}
+
+/// An event recorded on firelu's stream, or none where the driver fails, which the next call to the device tells.
+fn record(context: &'static Context) -> Option<Event> {
+    let mut spare = SPARE.lock().unwrap_or_else(PoisonError::into_inner);
+    let place = spare.iter().position(|(ordinal, _)| *ordinal == context.ordinal);
+    let mut event = place.map(|place| spare.swap_remove(place).1);
+    let recorded = context.with_current("recording an event", || {
+        let event = made(&mut event)?;
+        // SAFETY: the event was made in this context; the default stream is always there.
+        unsafe { calls::cuEventRecord(event, handle(Stream::default())) }
+    });
+    let Err(not_done) = recorded else { return event };
+    spare.extend(event.map(|event| (context.ordinal, event)));
+    drop(spare);
+    context.leave_behind(None, not_done.error);
+    None
 }
 
 /// Keeps the owner of memory until the device has done all that firelu has put on its stream so far.
 pub fn give_back(ordinal: u32, owner: Box<dyn Any + Send + Sync>) {
     // A device that cannot be reached does nothing with the memory.
     let Ok(context) = context(ordinal) else { return };
-    let recorded = context.with_current("recording an event", || {
-        let mut event = std::ptr::null_mut();
-        // SAFETY: the driver writes one handle; the default stream is always there.
-        unsafe {
-            calls::cuEventCreate(&mut event, calls::WITHOUT_TIMING)?;
-            match calls::cuEventRecord(event, handle(Stream::default())) {
-                Ok(()) => Ok(event),
-                Err(failed) => calls::cuEventDestroy_v2(event).and(Err(failed)),
-            }
-        }
-    });
-    let event = recorded.map(Event).map_err(|not_done| context.leave_behind(None, not_done.error)).ok();
-    let borrowed = Borrowed { context, event, owner };
+    let borrowed = Borrowed { context, event: record(context), owner };
     BORROWED.lock().unwrap_or_else(PoisonError::into_inner).push(borrowed);
     SETTLE.get_or_init(|| settle);
     settle();
@@ -80,27 +79,34 @@ pub fn settle() {
         }
         all.extract_if(.., Borrowed::is_done).collect()
     };
-    // Not while the list is locked: an owner may let go of more.
-    done.into_iter().for_each(|borrowed| drop(borrowed.owner));
+    // Not while a list is locked: an owner may let go of more.
+    for Borrowed { context, event, owner } in done {
+        SPARE.lock().unwrap_or_else(PoisonError::into_inner).extend(event.map(|event| (context.ordinal, event)));
+        drop(owner);
+    }
 }
 
 /// Makes firelu's stream wait for all that the device has to do so far, on whatever stream: memory that was lent may be used
-/// again, or freed, in the order of firelu's stream. The stream that it was lent to is not asked for: it may be gone.
-pub fn take_back(ordinal: u32) -> Result<()> {
-    let context = context(ordinal)?;
+/// again, or freed, in the order of firelu's stream. The stream that it was lent to is not asked for: it may be gone. What
+/// goes wrong, the next call to the device tells.
+pub fn take_back(ordinal: u32) {
+    // A device that cannot be reached does nothing with the memory.
+    let Ok(context) = context(ordinal) else { return };
     let mut event = context.event.lock().unwrap_or_else(PoisonError::into_inner);
-    context
-        .with_current("taking memory back", || {
-            let event = made(&mut event)?;
-            // SAFETY: the event was made in this context and is never destroyed; the default stream is always there.
-            unsafe {
-                match calls::cuCtxRecordEvent(context.raw(), event) {
-                    Ok(()) => calls::cuStreamWaitEvent(handle(Stream::default()), event, 0),
-                    // A driver from before CUDA 12.5.
-                    Err(Failed { code: calls::NOT_FOUND, .. }) => calls::cuCtxSynchronize(),
-                    Err(failed) => Err(failed),
-                }
+    let waits = context.with_current("taking memory back", || {
+        let event = made(&mut event)?;
+        // SAFETY: the event was made in this context and is never destroyed; the default stream is always there.
+        unsafe {
+            match calls::cuCtxRecordEvent(context.raw(), event) {
+                Ok(()) => calls::cuStreamWaitEvent(handle(Stream::default()), event, 0),
+                // A driver from before CUDA 12.5.
+                Err(Failed { code: calls::NOT_FOUND, .. }) => calls::cuCtxSynchronize(),
+                Err(failed) => Err(failed),
             }
-        })
-        .map_err(|not_done| not_done.error)
+        }
+    });
+    drop(event);
+    if let Err(not_done) = waits {
+        context.leave_behind(None, not_done.error);
+    }
 }

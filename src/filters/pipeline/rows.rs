@@ -56,9 +56,10 @@ impl Planes {
     }
 
     fn plane(&self, of: &Parts, plane: usize) -> Plane {
-        let (mut rest, mut offset) = (plane, 0);
+        let (mut rest, mut offset) = (plane, 0_isize);
         for (dimension, &length) in self.leading.iter().enumerate().rev() {
-            offset += (rest % length) as isize * of.strides[dimension];
+            // An input without elements may have any strides, and nothing is read from it: its offset may wrap.
+            offset = offset.wrapping_add(((rest % length) as isize).wrapping_mul(of.strides[dimension]));
             rest /= length;
         }
         let dims = of.shape().len();

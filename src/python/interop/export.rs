@@ -39,11 +39,7 @@ impl Drop for Export {
     fn drop(&mut self) {
         let (Device::Cuda(ordinal), true) = (self.tensor.device(), self.elsewhere) else { return };
         // An older driver waits here, and other threads may have to go on for that to end.
-        Python::try_attach(|py| {
-            if let Err(error) = entry::detach(py, || device::take_back(ordinal)) {
-                raise(error).write_unraisable(py, None);
-            }
-        });
+        Python::try_attach(|py| entry::detach(py, || device::take_back(ordinal)));
     }
 }
 
