@@ -10,9 +10,10 @@ SOURCES := $(shell find src cuda/ptx cuda/include -type f 2>/dev/null) Cargo.tom
 include cuda/cuda.mk
 include cuda/emulator/emulator.mk
 include reliability.mk
+include arm64.mk
 
 help: ## List the commands.
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 all: lint test demo ## Lint, test and run the demo.
 

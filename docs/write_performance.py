@@ -1,5 +1,8 @@
 """Write docs/performance.md and its pictures from docs/performance.json, a file of `firelu bench --json`.
 
+Runs on other machines stand in docs/performance/, what is computed for machines that were not at hand in
+docs/cycles.json (`make cycles`).
+
 firelu bench --json docs/performance.json && python docs/write_performance.py
 """
 
@@ -42,7 +45,7 @@ No figures stand here yet: they belong to a run on a machine that does nothing e
 was measured on a GPU: the CUDA kernels never ran on hardware.
 """
 WITH = """
-The figures below come from one run of `firelu bench` (firelu {version}) on: {processor}, {threads} threads,
+The figures below come from one run of `firelu bench` (firelu {version}, {date}) on: {processor}, {threads} threads,
 instruction set {level}, non-temporal stores above {cache} MiB, transparent huge pages: {huge_pages}.{libraries} Each
 time is the median of many short turns that all calls of a case, copies included, take one after the other; for small
 calls it is the shortest. This is a shared machine: times vary by about a third and memory speed by up to half between
@@ -66,6 +69,24 @@ CASES = """
 *at best*: the ratios of the shortest times instead of the medians. *goal*: what the project asks of itself, relative
 to the copy; for a gradient, relative to its own forward call, timed in turn with it. A ratio above its goal is in
 **bold**.
+
+{table}
+"""
+OTHER = """
+## Compared with a copy: {processor}
+
+{threads} threads, instruction set {level}, {date}, non-temporal stores above {cache} MiB.
+
+{table}
+"""
+CYCLES = """
+## Computed for arm64
+
+Nothing was measured on arm64: no such machine was at hand. The NEON loops are tested on an emulated processor
+(`make test-arm64`), and their speed is **computed**: cycles an output of the loop over the inside of a float32 plane,
+by llvm-mca {llvm}, every load from the first-level cache, beside the same loop for AVX2 (`make cycles`). *against
+AVX2*: the cycles for as many bits of registers, since those of NEON are half as wide, over the fastest of the AVX2
+columns; 1.3 is allowed. LLVM describes apple-m1 by the model of an older core of the same maker.
 
 {table}
 """
@@ -131,7 +152,11 @@ def results() -> dict[str, Any] | None:
 
 
 def others_results() -> list[dict[str, Any]]:
-    """Give the runs on other machines: files of `firelu bench --quick --json` in docs/performance/."""
+    """Give the runs on other machines, the newest of each kind, from docs/performance/.
+
+    Those of `firelu bench --quick --json` stand in the summary, those of `firelu bench --only cases --no-peers --json`
+    have a table.
+    """
     paths = sorted((HERE / "performance").glob("*.json"))
     return [json.loads(path.read_text(encoding="utf-8")) for path in paths]
 
@@ -140,7 +165,8 @@ def summary_section(runs: list[dict[str, Any]]) -> str:
     """Give one row for each machine: how many times faster firelu is there."""
     from firelu.bench.summary import factors, times
 
-    found = [(run["machine"], factors(run["cases"], run["torch"])) for run in runs]
+    compared = [(run["machine"], factors(run["cases"], run["torch"])) for run in runs]
+    found = [(machine, each) for machine, each in compared if each]
     names = [name for name in ("torch", "scipy", "numpy") if any(name in each for _, each in found)]
     rows = [
         [f"{machine['processor']}, {machine['threads']} threads, {machine['level']}"]
@@ -148,6 +174,40 @@ def summary_section(runs: list[dict[str, Any]]) -> str:
         for machine, each in found
     ]
     return SUMMARY.format(table=table(["machine", *(f"than {name}" for name in names)], rows)) if names else ""
+
+
+def other_machine_section(results: dict[str, Any]) -> str:
+    """Give the cases of a run on another machine."""
+    machine = results["machine"]
+    return OTHER.format(
+        processor=machine["processor"],
+        threads=machine["threads"],
+        level=machine["level"],
+        date=results["date"],
+        cache=machine["non_temporal_bytes"] >> 20,
+        table=cases_table(results),
+    )
+
+
+def cycles_section() -> str:
+    """Give what was computed for processors that were not at hand."""
+    path = HERE / "cycles.json"
+    if not path.exists():
+        return ""
+    found = json.loads(path.read_text(encoding="utf-8"))
+    rows = []
+    for name, cycles in found["cycles_an_output"].items():
+        twin = 2 * min(cycles[processor] for processor in found["x86"])
+        against = [bold(f"{cycles[arm] / twin:.2f}", cycles[arm] / twin > 1.3) for arm in found["arm64"]]
+        taken = [f"{cycles[processor]:.3f}" for processor in (*found["arm64"], *found["x86"])]
+        rows.append([name, *taken, *against])
+    titles = [
+        "loop",
+        *(f"{processor}, NEON" for processor in found["arm64"]),
+        *(f"{processor}, AVX2" for processor in found["x86"]),
+        *(f"{processor} against AVX2" for processor in found["arm64"]),
+    ]
+    return CYCLES.format(llvm=found["llvm"], table=table(titles, rows))
 
 
 def goals_section(results: dict[str, Any]) -> str:
@@ -164,6 +224,11 @@ def goals_section(results: dict[str, Any]) -> str:
 
 
 def cases_section(results: dict[str, Any]) -> str:
+    """Give the section of the cases on arrays."""
+    return CASES.format(table=cases_table(results))
+
+
+def cases_table(results: dict[str, Any]) -> str:
     """Give the table of the cases on arrays."""
     rows = []
     for case in results["cases"]:
@@ -182,7 +247,7 @@ def cases_section(results: dict[str, Any]) -> str:
                 goal,
             ]
         )
-    return CASES.format(table=table(["case", "copy", "with out", "ratio", "ratio, new array", "at best", "goal"], rows))
+    return table(["case", "copy", "with out", "ratio", "ratio, new array", "at best", "goal"], rows)
 
 
 def peers_section(results: dict[str, Any]) -> str:
@@ -260,6 +325,7 @@ def page(results: dict[str, Any] | None) -> str:
     others = ", ".join(f"{name} {version}" for name, version in machine["libraries"].items())
     head = WITH.format(
         version=results["firelu"],
+        date=results["date"],
         processor=machine["processor"],
         threads=machine["threads"],
         level=machine["level"],
@@ -276,12 +342,15 @@ def page(results: dict[str, Any] | None) -> str:
         (results["small_call_seconds"], small_section),
         (results["goals"], goals_section),
     ]
+    others_runs = others_results()
     return (
         HEAD
-        + summary_section([results, *others_results()])
+        + summary_section([results, *others_runs])
         + COMMAND
         + head
         + "".join(section(results) for found, section in sections if found)
+        + "".join(other_machine_section(run) for run in others_runs if not run["torch"])
+        + cycles_section()
     )
 
 

@@ -20,7 +20,8 @@ mod workspace;
 
 use pyo3::prelude::*;
 
-#[pymodule]
+// Without a GIL the module has never run, so it asks for one: `gil_used = false` would be a promise nobody has checked.
+#[pymodule(gil_used = true)]
 fn _firelu(module: &Bound<'_, PyModule>) -> PyResult<()> {
     crate::devices::cpu::fork::register();
     crate::devices::cpu::parallel::INTERRUPT_CHECK.get_or_init(|| run::interrupted);

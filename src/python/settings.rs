@@ -89,7 +89,7 @@ pub fn warn_of_environment(py: Python<'_>) -> PyResult<()> {
     Ok(())
 }
 
-/// The instruction-set level that kernels use: "native" or "avx2".
+/// The instruction-set level that kernels use: "native", "avx2", "avx512" or "neon".
 #[guarded]
 #[pyfunction]
 fn get_cpu_level() -> String {

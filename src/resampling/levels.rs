@@ -5,6 +5,8 @@ use std::ops::Range;
 use firelu_core::dtype::{BFloat16, Float16};
 use firelu_core::error::Result;
 use firelu_cpu::features::Level;
+#[cfg(target_arch = "aarch64")]
+use firelu_cpu::simd::neon::{F32x8, F64x4};
 use firelu_filters::loops::register::{Access, Portable, Register};
 #[cfg(target_arch = "x86_64")]
 use {
@@ -47,16 +49,21 @@ compiled!(portable);
 compiled!(avx2, #[target_feature(enable = "avx2,fma,f16c")]);
 #[cfg(target_arch = "x86_64")]
 compiled!(avx512, #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl")]);
+#[cfg(target_arch = "aarch64")]
+compiled!(neon);
 
+/// Pairs for registers of 32 bytes, which AVX2 and NEON have, and for those of AVX-512.
 macro_rules! pairs {
-    ($number:ty, $avx2:ident, $avx512:ident: $($source:ty => $target:ty,)*) => {$(
+    ($number:ty, $register:ident, $avx512:ident: $($source:ty => $target:ty,)*) => {$(
         impl Pair<$target> for $source {
             fn lanes(level: Level) -> usize {
                 match level {
                     #[cfg(target_arch = "x86_64")]
                     Level::Avx512 => $avx512::LANES,
                     #[cfg(target_arch = "x86_64")]
-                    Level::Avx2 => $avx2::LANES,
+                    Level::Avx2 => <$register as Register>::LANES,
+                    #[cfg(target_arch = "aarch64")]
+                    Level::Neon => <$register as Register>::LANES,
                     _ => Portable::<$number>::LANES,
                 }
             }
@@ -68,7 +75,9 @@ macro_rules! pairs {
                         #[cfg(target_arch = "x86_64")]
                         Level::Avx512 => avx512::<_, _, $avx512>(job, plane, rows),
                         #[cfg(target_arch = "x86_64")]
-                        Level::Avx2 => avx2::<_, _, $avx2>(job, plane, rows),
+                        Level::Avx2 => avx2::<_, _, $register>(job, plane, rows),
+                        #[cfg(target_arch = "aarch64")]
+                        Level::Neon => neon::<_, _, $register>(job, plane, rows),
                         _ => portable::<_, _, Portable<$number>>(job, plane, rows),
                     }
                 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import platform
 from collections.abc import Mapping, Sequence
+from datetime import date
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -155,6 +156,7 @@ def as_json(parts: Mapping[str, Any], goals: Sequence[Goal], notes: Sequence[str
     """Give everything that was measured, with what it ran on."""
     return {
         "firelu": __version__,
+        "date": date.today().isoformat(),
         "machine": machine(),
         **parts,
         "goals": [goal.as_json() for goal in goals],

@@ -40,8 +40,8 @@ pub unsafe fn copy(source: *const u8, target: *mut u8, bytes: usize, method: Met
 unsafe fn stream(source: *const u8, target: *mut u8, bytes: usize) {
     use core::arch::x86_64::{__m256i, _mm256_loadu_si256, _mm256_stream_si256};
 
-    use crate::simd::avx2::{AHEAD, LINE, prefetch};
-    use crate::simd::fence;
+    use crate::simd::element::{AHEAD, LINE};
+    use crate::simd::{fence, prefetch};
 
     let head = target.align_offset(LINE).min(bytes);
     let lines = (bytes - head) / LINE;

@@ -264,11 +264,11 @@ pub(crate) unsafe fn contiguous<T: SimdElement, F: Formula<T::Compute, N>, const
             })
         };
     }
-    // SAFETY: the caller's promise; AVX2 is a level only where it was detected.
+    // SAFETY: the caller's promise; levels were detected.
     with_sources!(pointers, last, sources => unsafe {
         match level {
-            #[cfg(target_arch = "x86_64")]
-            Level::Avx2 | Level::Avx512 => avx2::map::<T, N>(formula, sources, target, count, streaming),
+            #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+            Level::Avx2 | Level::Avx512 | Level::Neon => registers::map::<T, N>(formula, sources, target, count, streaming),
             _ => native::<T, N>(formula, sources, target, count),
         }
     })
@@ -291,19 +291,19 @@ unsafe fn native<T: SimdElement, const N: usize>(
     }
 }
 
-#[cfg(target_arch = "x86_64")]
-mod avx2 {
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+mod registers {
     use super::native;
     use crate::simd::Formula;
-    use crate::simd::avx2::{AHEAD, Avx2Element, LINE};
+    use crate::simd::element::{AHEAD, LINE, SimdElement};
     use crate::sources::Sources;
 
     /// A line of the target at a time: registers are filled, computed and stored back to back.
     ///
     /// # Safety
-    /// AVX2, FMA and F16C were detected; `count` elements are readable at each source and writable at the target.
-    #[target_feature(enable = "avx2,fma,f16c")]
-    pub unsafe fn map<T: Avx2Element, const N: usize>(
+    /// A level with registers was detected; `count` elements are readable at each source and writable at the target.
+    #[cfg_attr(target_arch = "x86_64", target_feature(enable = "avx2,fma,f16c"))]
+    pub unsafe fn map<T: SimdElement, const N: usize>(
         formula: &impl Formula<T::Compute, N>,
         sources: impl Sources<T, N>,
         target: *mut T,

@@ -9,23 +9,29 @@ use crate::fork;
 use crate::variables::{Setting, setting};
 use firelu_core::error::{Error, Result};
 
-/// What the kernels may use. Each level includes those before it.
+/// What the kernels may use. A processor has the levels of its architecture, and with each those before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum Level {
-    /// What every processor of the architecture has (SSE2 on x86-64, NEON on arm64).
+    /// What the compiler makes of plain arithmetic for every processor of the architecture.
     Native = 0,
     /// x86-64 with AVX2, FMA and F16C.
     Avx2 = 1,
     /// The above and AVX-512 F, BW, DQ and VL, which only filters use: element-wise work waits for memory.
     Avx512 = 2,
+    /// arm64 with NEON, which every processor of that architecture has, conversions of float16 included.
+    Neon = 3,
 }
 
 impl Level {
     /// Every level this processor has, lowest first: what a test loops over.
     pub fn available() -> &'static [Level] {
-        static ALL: [Level; 3] = [Level::Native, Level::Avx2, Level::Avx512];
-        &ALL[..=detected() as usize]
+        match detected() {
+            Level::Native => &[Level::Native],
+            Level::Avx2 => &[Level::Native, Level::Avx2],
+            Level::Avx512 => &[Level::Native, Level::Avx2, Level::Avx512],
+            Level::Neon => &[Level::Native, Level::Neon],
+        }
     }
 
     /// The level that kernels use now.
@@ -35,6 +41,7 @@ impl Level {
             0 => Level::Native,
             1 => Level::Avx2,
             2 => Level::Avx512,
+            3 => Level::Neon,
             _ => initialise(),
         }
     }
@@ -48,8 +55,10 @@ impl Level {
 
     /// Makes kernels of the whole process use this level; refused where the processor lacks it.
     pub fn set_current(level: Level) -> Result<()> {
-        if level > detected() {
-            return Err(Error::argument("set_cpu_level", "level", level, format!("at most {}", detected())));
+        if !Level::available().contains(&level) {
+            let names: Vec<String> = Level::available().iter().map(Level::to_string).collect();
+            let takes = format!("a level that this processor has: {}", names.join(", "));
+            return Err(Error::argument("set_cpu_level", "level", level, takes));
         }
         CURRENT.store(level as u8, Ordering::Relaxed);
         Ok(())
@@ -62,6 +71,7 @@ impl fmt::Display for Level {
             Level::Native => "native",
             Level::Avx2 => "avx2",
             Level::Avx512 => "avx512",
+            Level::Neon => "neon",
         })
     }
 }
@@ -73,11 +83,12 @@ impl FromStr for Level {
             "native" => Ok(Level::Native),
             "avx2" => Ok(Level::Avx2),
             "avx512" => Ok(Level::Avx512),
+            "neon" => Ok(Level::Neon),
             _ => Err(Error::argument(
                 "set_cpu_level",
                 "level",
                 format!("{text:?}"),
-                "\"native\", \"avx2\" or \"avx512\"",
+                "\"native\", \"avx2\", \"avx512\" or \"neon\"",
             )),
         }
     }
@@ -99,6 +110,10 @@ fn detect() -> Level {
             && is_x86_feature_detected!("avx512dq")
             && is_x86_feature_detected!("avx512vl");
         return if wide { Level::Avx512 } else { Level::Avx2 };
+    }
+    #[cfg(target_arch = "aarch64")]
+    if std::arch::is_aarch64_feature_detected!("neon") {
+        return Level::Neon;
     }
     Level::Native
 }

@@ -15,7 +15,7 @@ pub const BLOCK: usize = 8192;
 /// The most lanes there are.
 pub const MOST_LANES: usize = 16;
 
-/// How many lanes a compute type has: a cache line of numbers, two AVX2 registers.
+/// How many lanes a compute type has: a cache line of numbers, two registers.
 pub const fn lanes_of<C>() -> usize {
     64 / size_of::<C>()
 }
@@ -79,11 +79,11 @@ impl<T: SimdElement, const N: usize> Run<T, N> {
                 })
             };
         }
-        // SAFETY: the caller's promise; AVX2 is a level only where it was detected.
+        // SAFETY: the caller's promise; levels were detected.
         with_sources!(self.pointers, self.last, sources => unsafe {
             match level {
-                #[cfg(target_arch = "x86_64")]
-                Level::Avx2 | Level::Avx512 => avx2::add_to_lanes(formula, sources, self.target, lanes, first, count, self.streaming),
+                #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+                Level::Avx2 | Level::Avx512 | Level::Neon => registers::add_to_lanes(formula, sources, self.target, lanes, first, count, self.streaming),
                 _ => add_to_lanes(formula, sources, self.target, lanes, first, count),
             }
         })
@@ -110,11 +110,11 @@ impl<T: SimdElement, const N: usize> Run<T, N> {
                 })
             };
         }
-        // SAFETY: the caller's promise; AVX2 is a level only where it was detected.
+        // SAFETY: the caller's promise; levels were detected.
         with_sources!(self.pointers, self.last, sources => unsafe {
             match level {
-                #[cfg(target_arch = "x86_64")]
-                Level::Avx2 | Level::Avx512 => avx2::add_to_totals(formula, sources, self.target, totals, count, self.streaming),
+                #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+                Level::Avx2 | Level::Avx512 | Level::Neon => registers::add_to_totals(formula, sources, self.target, totals, count, self.streaming),
                 _ => add_to_totals(formula, sources, self.target, totals, count),
             }
         })
@@ -194,10 +194,10 @@ unsafe fn add_to_totals<T: SimdElement, const N: usize>(
     }
 }
 
-#[cfg(target_arch = "x86_64")]
-mod avx2 {
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+mod registers {
     use super::{MOST_LANES, lanes_of};
-    use crate::simd::avx2::{AHEAD, Avx2Element, LINE};
+    use crate::simd::element::{AHEAD, LINE, SimdElement};
     use crate::simd::{Formula, Lane};
     use crate::sources::Sources;
 
@@ -232,9 +232,9 @@ mod avx2 {
     /// The result for a register of elements, stored.
     ///
     /// # Safety
-    /// AVX2, FMA and F16C were detected, the run has these elements, and the target is aligned as the way wants it.
+    /// A level with registers was detected, the run has these elements, and the target is aligned as the way wants it.
     #[inline(always)]
-    unsafe fn register<T: Avx2Element, const N: usize>(
+    unsafe fn register<T: SimdElement, const N: usize>(
         formula: &impl Formula<T::Compute, N>,
         sources: impl Sources<T, N>,
         target: *mut T,
@@ -255,9 +255,9 @@ mod avx2 {
     }
 
     /// # Safety
-    /// AVX2, FMA and F16C were detected; else as [`super::Run::add_to_lanes`].
-    #[target_feature(enable = "avx2,fma,f16c")]
-    pub unsafe fn add_to_lanes<T: Avx2Element, const N: usize>(
+    /// A level with registers was detected; else as [`super::Run::add_to_lanes`].
+    #[cfg_attr(target_arch = "x86_64", target_feature(enable = "avx2,fma,f16c"))]
+    pub unsafe fn add_to_lanes<T: SimdElement, const N: usize>(
         formula: &impl Formula<T::Compute, N>,
         sources: impl Sources<T, N>,
         target: *mut T,
@@ -293,9 +293,9 @@ mod avx2 {
     }
 
     /// # Safety
-    /// AVX2, FMA and F16C were detected; else as [`super::Run::add_to_totals`].
-    #[target_feature(enable = "avx2,fma,f16c")]
-    pub unsafe fn add_to_totals<T: Avx2Element, const N: usize>(
+    /// A level with registers was detected; else as [`super::Run::add_to_totals`].
+    #[cfg_attr(target_arch = "x86_64", target_feature(enable = "avx2,fma,f16c"))]
+    pub unsafe fn add_to_totals<T: SimdElement, const N: usize>(
         formula: &impl Formula<T::Compute, N>,
         sources: impl Sources<T, N>,
         target: *mut T,

@@ -4,22 +4,12 @@
 use firelu_core::dtype::{Compute, DType, Element};
 use firelu_core::with_element;
 
-#[cfg(target_arch = "x86_64")]
-use super::simd::avx2::{self, Avx2Element};
+pub use super::simd::element::SimdElement;
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+use super::simd::prefetch;
 
 /// How many strided elements are brought together at a time; they stay in the first-level cache.
 pub const PIECE: usize = 512;
-
-/// Everything a kernel needs of an element type.
-#[cfg(target_arch = "x86_64")]
-pub trait SimdElement: Avx2Element {}
-#[cfg(target_arch = "x86_64")]
-impl<T: Avx2Element> SimdElement for T {}
-/// Everything a kernel needs of an element type.
-#[cfg(not(target_arch = "x86_64"))]
-pub trait SimdElement: Element {}
-#[cfg(not(target_arch = "x86_64"))]
-impl<T: Element> SimdElement for T {}
 
 /// What the last operand of a run is.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -135,19 +125,19 @@ pub trait Sources<T: SimdElement, const N: usize>: Copy {
     /// The operands of a register of elements.
     ///
     /// # Safety
-    /// AVX2, FMA and F16C were detected, and the run has `LANES` elements from `index` on.
-    #[cfg(target_arch = "x86_64")]
+    /// A level with registers was detected, and the run has `LANES` elements from `index` on.
+    #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
     unsafe fn register(self, index: usize) -> [T::Register; N];
 
     /// The operands of two registers of elements, in the order of `load_pair`.
     ///
     /// # Safety
     /// As `register`, with twice as many elements.
-    #[cfg(target_arch = "x86_64")]
+    #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
     unsafe fn pair(self, index: usize) -> [[T::Register; N]; 2];
 
     /// Asks for the lines `ahead` bytes on.
-    #[cfg(target_arch = "x86_64")]
+    #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
     fn prefetch(self, index: usize, ahead: usize);
 }
 
@@ -173,23 +163,23 @@ impl<T: SimdElement, const N: usize> Sources<T, N> for Dense<T, N> {
         // SAFETY: the caller's promise; elements may be unaligned.
         self.0.map(|source| unsafe { source.add(index).read_unaligned() }.to_compute())
     }
-    #[cfg(target_arch = "x86_64")]
+    #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
     #[inline(always)]
     unsafe fn register(self, index: usize) -> [T::Register; N] {
         // SAFETY: the caller's promise.
         unsafe { registers(self.0, index, T::load(self.0[N - 1].add(index))) }
     }
-    #[cfg(target_arch = "x86_64")]
+    #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
     #[inline(always)]
     unsafe fn pair(self, index: usize) -> [[T::Register; N]; 2] {
         // SAFETY: the caller's promise.
         unsafe { pairs(self.0, index, T::load_pair(self.0[N - 1].add(index))) }
     }
-    #[cfg(target_arch = "x86_64")]
+    #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
     #[inline(always)]
     fn prefetch(self, index: usize, ahead: usize) {
         for source in self.0 {
-            avx2::prefetch(source.wrapping_add(index).cast(), ahead);
+            prefetch(source.wrapping_add(index).cast(), ahead);
         }
     }
 }
@@ -216,25 +206,25 @@ macro_rules! sources_with_last {
                     numbers
                 }
             }
-            #[cfg(target_arch = "x86_64")]
+            #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
             #[inline(always)]
             unsafe fn register(self, $index: usize) -> [T::Register; N] {
                 let $last = self.1;
-                // SAFETY: the caller promises AVX2 and that many elements.
+                // SAFETY: the caller promises the level and that many elements.
                 unsafe { registers(self.0, $index, $register) }
             }
-            #[cfg(target_arch = "x86_64")]
+            #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
             #[inline(always)]
             unsafe fn pair(self, $index: usize) -> [[T::Register; N]; 2] {
                 let $last = self.1;
-                // SAFETY: the caller promises AVX2 and that many elements.
+                // SAFETY: the caller promises the level and that many elements.
                 unsafe { pairs(self.0, $index, $pair) }
             }
-            #[cfg(target_arch = "x86_64")]
+            #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
             #[inline(always)]
             fn prefetch(self, index: usize, ahead: usize) {
                 for source in &self.0[..N - 1] {
-                    avx2::prefetch(source.wrapping_add(index).cast(), ahead);
+                    prefetch(source.wrapping_add(index).cast(), ahead);
                 }
             }
         }
@@ -256,7 +246,7 @@ sources_with_last!(
 ///
 /// # Safety
 /// As [`Sources::register`].
-#[cfg(target_arch = "x86_64")]
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 #[inline(always)]
 unsafe fn registers<T: SimdElement, const N: usize>(
     sources: [*const T; N],
@@ -275,7 +265,7 @@ unsafe fn registers<T: SimdElement, const N: usize>(
 ///
 /// # Safety
 /// As [`Sources::pair`].
-#[cfg(target_arch = "x86_64")]
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 #[inline(always)]
 unsafe fn pairs<T: SimdElement, const N: usize>(
     sources: [*const T; N],

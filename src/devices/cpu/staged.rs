@@ -101,9 +101,9 @@ pub unsafe fn rows<T: SimdElement, const N: usize, const M: usize>(
     unsafe {
         match level {
             #[cfg(target_arch = "x86_64")]
-            Level::Avx512 => x86::avx512::<T, N, M>(formula, sources, targets, count),
-            #[cfg(target_arch = "x86_64")]
-            Level::Avx2 => x86::avx2::<T, N, M>(formula, sources, targets, count),
+            Level::Avx512 => registers::avx512::<T, N, M>(formula, sources, targets, count),
+            #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+            Level::Avx2 | Level::Neon => registers::avx2_or_neon::<T, N, M>(formula, sources, targets, count),
             _ => {
                 for i in 0..count {
                     let results = formula.apply(sources.map(|row| row.add(i).read_unaligned()));
@@ -121,11 +121,11 @@ pub unsafe fn rows<T: SimdElement, const N: usize, const M: usize>(
 /// # Safety
 /// `count` elements must be readable, and as many numbers writable.
 pub unsafe fn widen<T: SimdElement>(level: Level, source: *const T, target: *mut T::Compute, count: usize) {
-    // SAFETY: the caller's promise; AVX2 is a level only where it was detected.
+    // SAFETY: the caller's promise; levels were detected.
     unsafe {
         let done = match level {
-            #[cfg(target_arch = "x86_64")]
-            Level::Avx2 | Level::Avx512 => x86::widen(source, target, count),
+            #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+            Level::Avx2 | Level::Avx512 | Level::Neon => registers::widen(source, target, count),
             _ => 0,
         };
         for i in done..count {
@@ -134,9 +134,9 @@ pub unsafe fn widen<T: SimdElement>(level: Level, source: *const T, target: *mut
     }
 }
 
-#[cfg(target_arch = "x86_64")]
-mod x86 {
-    use crate::simd::avx2::Avx2Element;
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+mod registers {
+    use crate::simd::element::SimdElement;
     use crate::simd::{Fused, Row, Several};
     use firelu_core::dtype::Compute;
 
@@ -178,9 +178,9 @@ mod x86 {
     }
 
     /// # Safety
-    /// AVX2, FMA and F16C were detected; else as [`super::rows`].
-    #[target_feature(enable = "avx2,fma,f16c")]
-    pub unsafe fn avx2<T: Avx2Element, const N: usize, const M: usize>(
+    /// A level with registers was detected; else as [`super::rows`].
+    #[cfg_attr(target_arch = "x86_64", target_feature(enable = "avx2,fma,f16c"))]
+    pub unsafe fn avx2_or_neon<T: SimdElement, const N: usize, const M: usize>(
         formula: &impl Several<T::Compute, N, M>,
         sources: [*const T::Compute; N],
         targets: [*mut T::Compute; M],
@@ -192,8 +192,9 @@ mod x86 {
 
     /// # Safety
     /// AVX-512 was detected; else as [`super::rows`].
+    #[cfg(target_arch = "x86_64")]
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,fma,f16c")]
-    pub unsafe fn avx512<T: Avx2Element, const N: usize, const M: usize>(
+    pub unsafe fn avx512<T: SimdElement, const N: usize, const M: usize>(
         formula: &impl Several<T::Compute, N, M>,
         sources: [*const T::Compute; N],
         targets: [*mut T::Compute; M],
@@ -206,13 +207,13 @@ mod x86 {
     /// Widens whole registers and says how many elements that were.
     ///
     /// # Safety
-    /// AVX2, FMA and F16C were detected; else as [`super::widen`].
-    #[target_feature(enable = "avx2,fma,f16c")]
-    pub unsafe fn widen<T: Avx2Element>(source: *const T, target: *mut T::Compute, count: usize) -> usize {
+    /// A level with registers was detected; else as [`super::widen`].
+    #[cfg_attr(target_arch = "x86_64", target_feature(enable = "avx2,fma,f16c"))]
+    pub unsafe fn widen<T: SimdElement>(source: *const T, target: *mut T::Compute, count: usize) -> usize {
         let mut done = 0;
         while done + T::LANES <= count {
             // SAFETY: these elements are below `count`.
-            unsafe { T::store_wide(target.add(done), <T as Avx2Element>::load(source.add(done))) };
+            unsafe { T::store_wide(target.add(done), <T as SimdElement>::load(source.add(done))) };
             done += T::LANES;
         }
         done

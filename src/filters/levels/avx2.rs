@@ -4,6 +4,7 @@
 use core::arch::asm;
 use core::arch::x86_64::*;
 
+use super::zip::Zip;
 use crate::loops::memory_access::{Prefetch, Rows, Stores};
 use crate::loops::products::{Pairs, Part};
 use crate::loops::register::{Access, Register};
@@ -12,13 +13,8 @@ use crate::loops::split::Columns;
 use crate::loops::two_rows::PairedRows;
 use crate::loops::{self, Loops, PairsLoop, PhaseTerms, Reading, Writing};
 use firelu_core::dtype::{BFloat16, Element, Float16};
-use firelu_cpu::simd::avx2::{self, Avx2Element, Avx2Half, F32x8, F64x4};
-
-/// The numbers of two registers in turn, and back.
-trait Zip: Copy {
-    fn zip(self, other: Self) -> (Self, Self);
-    fn unzip(self, other: Self) -> (Self, Self);
-}
+use firelu_cpu::simd::avx2::{self, Avx2Half, F32x8, F64x4};
+use firelu_cpu::simd::element::SimdElement;
 
 /// As `_mm256_alignr_epi8`, which the compiler takes for any shuffle and writes as two that wait for each other.
 ///
@@ -139,11 +135,7 @@ impl Register for F32x8 {
                     (_mm256_permutevar8x32_ps(a, at), _mm256_permutevar8x32_ps(b, at), _mm256_permutevar8x32_ps(c, at));
                 result[2] = F32x8(_mm256_blend_ps::<0x92>(_mm256_blend_ps::<0x49>(p, q), r));
             },
-            4 => {
-                let (even, odd) = (v[0].zip(v[2]), v[1].zip(v[3]));
-                (result[0], result[1]) = even.0.zip(odd.0);
-                (result[2], result[3]) = even.1.zip(odd.1);
-            }
+            4 => result.copy_from_slice(&Zip::zip_four([v[0], v[1], v[2], v[3]])),
             _ => unreachable!("two to four phases are interleaved in registers"),
         }
         result
@@ -166,11 +158,7 @@ impl Register for F32x8 {
                 result[1] = F32x8(_mm256_permutevar8x32_ps(one, _mm256_setr_epi32(1, 4, 7, 2, 5, 0, 3, 6)));
                 result[2] = F32x8(_mm256_permutevar8x32_ps(two, _mm256_setr_epi32(2, 5, 0, 3, 6, 1, 4, 7)));
             },
-            4 => {
-                let (first, second) = (v[0].unzip(v[1]), v[2].unzip(v[3]));
-                (result[0], result[2]) = first.0.unzip(second.0);
-                (result[1], result[3]) = first.1.unzip(second.1);
-            }
+            4 => result.copy_from_slice(&Zip::unzip_four([v[0], v[1], v[2], v[3]])),
             _ => unreachable!("two to four phases are deinterleaved in registers"),
         }
         result
@@ -286,11 +274,7 @@ impl Register for F64x4 {
                     F64x4(_mm256_blend_pd::<0b0010>(_mm256_blend_pd::<0b1001>(second[0], second[1]), second[2]));
                 result[2] = F64x4(_mm256_blend_pd::<0b1001>(_mm256_blend_pd::<0b0100>(third[0], third[1]), third[2]));
             },
-            4 => {
-                let (even, odd) = (v[0].zip(v[2]), v[1].zip(v[3]));
-                (result[0], result[1]) = even.0.zip(odd.0);
-                (result[2], result[3]) = even.1.zip(odd.1);
-            }
+            4 => result.copy_from_slice(&Zip::zip_four([v[0], v[1], v[2], v[3]])),
             _ => unreachable!("two to four phases are interleaved in registers"),
         }
         result
@@ -312,11 +296,7 @@ impl Register for F64x4 {
                 result[1] = F64x4(_mm256_permute4x64_pd::<0xb1>(one));
                 result[2] = F64x4(_mm256_permute4x64_pd::<0xc6>(two));
             },
-            4 => {
-                let (first, second) = (v[0].unzip(v[1]), v[2].unzip(v[3]));
-                (result[0], result[2]) = first.0.unzip(second.0);
-                (result[1], result[3]) = first.1.unzip(second.1);
-            }
+            4 => result.copy_from_slice(&Zip::unzip_four([v[0], v[1], v[2], v[3]])),
             _ => unreachable!("two to four phases are deinterleaved in registers"),
         }
         result
@@ -384,17 +364,17 @@ macro_rules! access {
             #[inline(always)]
             unsafe fn load(source: *const $element) -> Self {
                 // SAFETY: the caller's promise.
-                unsafe { <$element as Avx2Element>::load(source) }
+                unsafe { <$element as SimdElement>::load(source) }
             }
             #[inline(always)]
             unsafe fn store(self, target: *mut $element) {
                 // SAFETY: the caller's promise.
-                unsafe { <$element as Avx2Element>::store(target, self) }
+                unsafe { <$element as SimdElement>::store(target, self) }
             }
             #[inline(always)]
             unsafe fn stream(self, target: *mut $element) {
                 // SAFETY: the caller's promise.
-                unsafe { <$element as Avx2Element>::stream(target, self) }
+                unsafe { <$element as SimdElement>::stream(target, self) }
             }
             $(
                 #[inline(always)]
@@ -535,15 +515,3 @@ access!(
 
 compile_loops!(#[target_feature(enable = "avx2,fma,f16c")]);
 compile_short_loops!(#[target_feature(enable = "avx2,fma,f16c")]);
-
-/// The table of half-precision elements, so few of which fill a register that it is better to widen each once: of the
-/// short kernels only downsampling reads each seldom enough.
-pub const fn half_loops<T>() -> Loops<T>
-where
-    T: Element<Compute = f32>,
-    F32x8: Access<T>,
-{
-    let mut short = ShortLoops::NONE;
-    short.planes.down4 = Some(planes::<T, F32x8, 1, 2, 4, 0>);
-    loops::<T, F32x8>(Some(pairs::<T, F32x8>), short)
-}

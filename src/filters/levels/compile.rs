@@ -115,10 +115,10 @@ macro_rules! compile_loops {
 }
 
 /// The loops that only levels with many shifts of registers have: short kernels in registers and pairs of rows.
-#[cfg(target_arch = "x86_64")]
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 macro_rules! compile_short_loops {
-    (#[$feature:meta]) => {
-        #[$feature]
+    ($(#[$feature:meta])?) => {
+        $(#[$feature])?
         unsafe fn pairs<S, R>(rows: &PairedRows<S>, target: *mut R::Number, count: usize)
         where
             S: Element<Compute = R::Number>,
@@ -128,7 +128,7 @@ macro_rules! compile_short_loops {
             unsafe { loops::two_rows::write::<S, R::Number, R>(rows, target, count) }
         }
 
-        #[$feature]
+        $(#[$feature])?
         unsafe fn direct<T, R>(rows: &ShortRows<'_, T>, taps: &[R::Number])
         where
             T: Element<Compute = R::Number>,
@@ -138,7 +138,7 @@ macro_rules! compile_short_loops {
             unsafe { loops::short::direct::write::<T, R>(rows, taps) }
         }
 
-        #[$feature]
+        $(#[$feature])?
         unsafe fn planes<T, R, const P: usize, const STEP: usize, const N: usize, const SECOND: usize>(
             rows: &ShortRows<'_, T>,
             taps: [&[R::Number]; 2],
@@ -150,7 +150,7 @@ macro_rules! compile_short_loops {
             unsafe { loops::short::separable::write::<T, R, P, STEP, N, SECOND>(rows, taps) }
         }
 
-        #[$feature]
+        $(#[$feature])?
         unsafe fn channels_last<T, R, const P: usize, const STEP: usize, const N: usize, const SECOND: usize>(
             rows: &ShortRows<'_, T>,
             taps: [&[R::Number]; 2],
@@ -185,6 +185,18 @@ macro_rules! compile_short_loops {
                 },
                 direct: Some(direct::<T, R>),
             };
+            loops::<T, R>(Some(pairs::<T, R>), short)
+        }
+
+        /// The table of half-precision elements, of which registers of 32 bytes hold so few that it is better to widen
+        /// each once: of the short kernels only downsampling reads each seldom enough.
+        pub const fn half_loops<T, R>() -> Loops<T>
+        where
+            T: Element<Compute = R::Number>,
+            R: Access<T> + Access<<R as Register>::Number>,
+        {
+            let mut short = ShortLoops::NONE;
+            short.planes.down4 = Some(planes::<T, R, 1, 2, 4, 0>);
             loops::<T, R>(Some(pairs::<T, R>), short)
         }
     };

@@ -10,13 +10,19 @@ mod compile;
 pub mod avx2;
 #[cfg(target_arch = "x86_64")]
 pub mod avx512;
+#[cfg(target_arch = "aarch64")]
+pub mod neon;
 pub mod portable;
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+mod zip;
 
 use crate::loops::Loops;
 use crate::loops::register::Portable;
 use crate::loops::short::rows::ShortLoops;
 use firelu_core::dtype::{BFloat16, Element, Float16};
 use firelu_cpu::features::Level;
+#[cfg(target_arch = "aarch64")]
+use firelu_cpu::simd::neon::{F32x8, F64x4};
 #[cfg(target_arch = "x86_64")]
 use {
     avx512::{F32x16, F64x8},
@@ -29,15 +35,18 @@ pub trait FilterElement: Element {
     fn loops(level: Level) -> &'static Loops<Self>;
 }
 
+/// An element's table for registers of 32 bytes, which AVX2 and NEON have, and for those of AVX-512.
 macro_rules! filter_element {
-    ($element:ty, $avx2:expr, $avx512:expr) => {
+    ($element:ty, $table:ident, $register:ident, $wide:ident) => {
         impl FilterElement for $element {
             fn loops(level: Level) -> &'static Loops<Self> {
                 match level {
                     #[cfg(target_arch = "x86_64")]
-                    Level::Avx512 => const { &$avx512 },
+                    Level::Avx512 => const { &avx512::all_loops::<$element, $wide>() },
                     #[cfg(target_arch = "x86_64")]
-                    Level::Avx2 => const { &$avx2 },
+                    Level::Avx2 => const { &avx2::$table::<$element, $register>() },
+                    #[cfg(target_arch = "aarch64")]
+                    Level::Neon => const { &neon::$table::<$element, $register>() },
                     _ => {
                         const {
                             &portable::loops::<$element, Portable<<$element as Element>::Compute>>(
@@ -51,7 +60,7 @@ macro_rules! filter_element {
         }
     };
 }
-filter_element!(f32, avx2::all_loops::<f32, F32x8>(), avx512::all_loops::<f32, F32x16>());
-filter_element!(f64, avx2::all_loops::<f64, F64x4>(), avx512::all_loops::<f64, F64x8>());
-filter_element!(Float16, avx2::half_loops(), avx512::all_loops::<Float16, F32x16>());
-filter_element!(BFloat16, avx2::half_loops(), avx512::all_loops::<BFloat16, F32x16>());
+filter_element!(f32, all_loops, F32x8, F32x16);
+filter_element!(f64, all_loops, F64x4, F64x8);
+filter_element!(Float16, half_loops, F32x8, F32x16);
+filter_element!(BFloat16, half_loops, F32x8, F32x16);

@@ -73,34 +73,52 @@ fn the_portable_register_shuffles_as_arrays_do() {
     }
 }
 
-#[cfg(target_arch = "x86_64")]
-mod avx2 {
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+mod of_32_bytes {
     use super::*;
     use firelu_core::dtype::{BFloat16, Element, Float16};
     use firelu_cpu::features::Level;
+    #[cfg(target_arch = "x86_64")]
     use firelu_cpu::simd::avx2::{F32x8, F64x4};
+    #[cfg(target_arch = "aarch64")]
+    use firelu_cpu::simd::neon::{F32x8, F64x4};
+
+    fn detected() -> bool {
+        let detected = Level::available().iter().any(|&level| level != Level::Native);
+        if !detected {
+            eprintln!("left out: this processor has no AVX2");
+        }
+        detected
+    }
 
     #[test]
-    fn avx2_registers_shuffle_as_arrays_do() {
-        if !Level::available().contains(&Level::Avx2) {
-            eprintln!("left out: this processor has no AVX2");
+    fn registers_shuffle_as_arrays_do() {
+        if !detected() {
             return;
         }
-        // SAFETY: AVX2 was detected above.
+        // SAFETY: the level was detected above.
         unsafe {
             check_shuffles::<F32x8>();
             check_shuffles::<F64x4>();
         }
     }
-    /// Every part of a register, from memory that ends where the part does.
+
+    /// Every part of a register, from and to memory that ends where the part does.
     fn check_parts<T: Element<Compute = f32>>()
     where
         F32x8: Access<T>,
     {
         for (from, to) in (0..=8).flat_map(|from| (from..=8).map(move |to| (from, to))) {
+            let numbers: [f32; 8] = std::array::from_fn(|place| 1.0 + place as f32);
+            let mut stored: Box<[T]> = vec![T::default(); to].into();
+            if to < 8 {
+                // SAFETY: as below; the array has as many elements as are stored.
+                unsafe { <F32x8 as Access<f32>>::load(numbers.as_ptr()).store_part(stored.as_mut_ptr(), to) };
+                assert!(stored.iter().zip(numbers).all(|(element, number)| element.to_compute() == number));
+            }
             let elements: Box<[T]> = (from..to).map(|place| T::from_compute(1.0 + place as f32)).collect();
             let mut numbers = [-1.0_f32; 8];
-            // SAFETY: whoever calls this has detected AVX2; the elements of the mask are those of the array.
+            // SAFETY: whoever calls this has detected the level; the elements of the mask are those of the array.
             unsafe {
                 let source = elements.as_ptr().wrapping_sub(from);
                 let register = <F32x8 as Access<T>>::load_masked(source, <F32x8 as Access<T>>::mask(from, to));
@@ -114,8 +132,7 @@ mod avx2 {
 
     #[test]
     fn parts_of_half_registers_are_loaded_and_nothing_else() {
-        if !Level::available().contains(&Level::Avx2) {
-            eprintln!("left out: this processor has no AVX2");
+        if !detected() {
             return;
         }
         check_parts::<Float16>();

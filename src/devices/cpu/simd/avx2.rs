@@ -1,16 +1,12 @@
-//! AVX2 registers. A register exists only where [`Avx2Element::load`] made it, and whoever calls
+//! AVX2 registers. A register exists only where [`SimdElement::load`] made it, and whoever calls
 //! that has detected AVX2, FMA and F16C: that is why the arithmetic on registers is safe.
 
 use core::arch::x86_64::*;
 
 use super::avx512::{F32x16, F64x8};
+use super::element::SimdElement;
 use super::{Lane, Row};
 use firelu_core::dtype::{BFloat16, Element, Float16};
-
-/// The bytes of a cache line.
-pub const LINE: usize = 64;
-/// How many bytes ahead of the loads lines are asked for.
-pub const AHEAD: usize = 1024;
 
 /// Eight float32 numbers.
 #[derive(Clone, Copy)]
@@ -91,104 +87,6 @@ macro_rules! row {
 row!(F32x8, f32, 8, _mm256_loadu_ps, _mm256_storeu_ps);
 row!(F64x4, f64, 4, _mm256_loadu_pd, _mm256_storeu_pd);
 
-/// An element that loads into a register of its compute type and is rounded once when stored.
-pub trait Avx2Element: Element {
-    /// The register of the compute type.
-    type Register: Row<Self::Compute>;
-    /// The register of AVX-512.
-    type Wide: Row<Self::Compute>;
-    /// How many elements it holds.
-    const LANES: usize;
-
-    /// Loads and widens; any alignment.
-    ///
-    /// # Safety
-    /// AVX2, FMA and F16C were detected, and `LANES` elements are readable.
-    unsafe fn load(source: *const Self) -> Self::Register;
-
-    /// Rounds and stores; any alignment.
-    ///
-    /// # Safety
-    /// As `load`, and `LANES` elements are writable.
-    unsafe fn store(target: *mut Self, value: Self::Register);
-
-    /// Rounds and stores past the caches; the address is aligned to the bytes stored.
-    ///
-    /// # Safety
-    /// As `store`, and aligned.
-    unsafe fn stream(target: *mut Self, value: Self::Register);
-
-    /// As `stream`, in stores of 16 bytes, to which the address is aligned.
-    ///
-    /// # Safety
-    /// As `store`, and aligned.
-    unsafe fn stream_halves(target: *mut Self, value: Self::Register);
-
-    /// Loads numbers that are of the compute type already; any alignment.
-    ///
-    /// # Safety
-    /// As `load`.
-    unsafe fn load_wide(source: *const Self::Compute) -> Self::Register;
-
-    /// Stores numbers of the compute type; any alignment.
-    ///
-    /// # Safety
-    /// As `store`.
-    unsafe fn store_wide(target: *mut Self::Compute, value: Self::Register);
-
-    /// The same number in every place.
-    ///
-    /// # Safety
-    /// AVX2 was detected.
-    unsafe fn splat(value: Self::Compute) -> Self::Register;
-
-    /// As `load`, twice as many elements, in an order which those below share: element-wise work does not see it.
-    ///
-    /// # Safety
-    /// As `load`, with twice as many elements.
-    #[inline(always)]
-    unsafe fn load_pair(source: *const Self) -> [Self::Register; 2] {
-        // SAFETY: the caller's promise.
-        unsafe { [Self::load(source), Self::load(source.add(Self::LANES))] }
-    }
-
-    /// As `load_wide`, in the order of `load_pair`.
-    ///
-    /// # Safety
-    /// As `load_pair`.
-    #[inline(always)]
-    unsafe fn load_wide_pair(source: *const Self::Compute) -> [Self::Register; 2] {
-        // SAFETY: the caller's promise.
-        unsafe { [Self::load_wide(source), Self::load_wide(source.add(Self::LANES))] }
-    }
-
-    /// As `store`, from the order of `load_pair`.
-    ///
-    /// # Safety
-    /// As `store`, with twice as many elements.
-    #[inline(always)]
-    unsafe fn store_pair(target: *mut Self, [first, second]: [Self::Register; 2]) {
-        // SAFETY: the caller's promise.
-        unsafe {
-            Self::store(target, first);
-            Self::store(target.add(Self::LANES), second);
-        }
-    }
-
-    /// As `stream`, from the order of `load_pair`.
-    ///
-    /// # Safety
-    /// As `stream`, with twice as many elements.
-    #[inline(always)]
-    unsafe fn stream_pair(target: *mut Self, [first, second]: [Self::Register; 2]) {
-        // SAFETY: the caller's promise.
-        unsafe {
-            Self::stream(target, first);
-            Self::stream(target.add(Self::LANES), second);
-        }
-    }
-}
-
 /// The three methods that do not depend on how an element is stored.
 macro_rules! wide {
     ($register:ident, $load:ident, $store:ident, $set1:ident) => {
@@ -210,7 +108,7 @@ macro_rules! wide {
     };
 }
 
-impl Avx2Element for f32 {
+impl SimdElement for f32 {
     type Register = F32x8;
     type Wide = F32x16;
     const LANES: usize = 8;
@@ -240,7 +138,7 @@ impl Avx2Element for f32 {
     }
 }
 
-impl Avx2Element for f64 {
+impl SimdElement for f64 {
     type Register = F64x4;
     type Wide = F64x8;
     const LANES: usize = 4;
@@ -271,7 +169,7 @@ impl Avx2Element for f64 {
 }
 
 /// An element of 16 bits.
-pub trait Avx2Half: Avx2Element<Register = F32x8> {
+pub trait Avx2Half: SimdElement<Register = F32x8> {
     /// Eight of them as numbers of the compute type.
     ///
     /// # Safety
@@ -295,7 +193,7 @@ impl Avx2Half for BFloat16 {
     }
 }
 
-impl Avx2Element for Float16 {
+impl SimdElement for Float16 {
     type Register = F32x8;
     type Wide = F32x16;
     const LANES: usize = 8;
@@ -332,7 +230,7 @@ impl Avx2Element for Float16 {
     }
 }
 
-impl Avx2Element for BFloat16 {
+impl SimdElement for BFloat16 {
     type Register = F32x8;
     type Wide = F32x16;
     const LANES: usize = 8;

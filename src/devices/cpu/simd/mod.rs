@@ -1,5 +1,5 @@
-//! Registers: a formula is written once over [`Lane`] and runs on single numbers (every processor), on AVX2 registers
-//! (8 × float32 or 4 × float64) and, where it computes much, on AVX-512 registers of twice that size.
+//! Registers: a formula is written once over [`Lane`] and runs on single numbers (every processor), on registers of 8 ×
+//! float32 or 4 × float64 (AVX2, or two of NEON's) and, where it computes much, on AVX-512 registers of twice that size.
 //!
 //! [`Lane::mul_add`] rounds once on registers. Where the processor cannot do that, it is as good as rounded once, so that
 //! every reduction of arguments holds there too; the last bit may differ.
@@ -85,8 +85,15 @@ macro_rules! arithmetic {
 pub mod avx2;
 #[cfg(target_arch = "x86_64")]
 pub mod avx512;
+pub mod element;
+#[cfg(target_arch = "aarch64")]
+pub mod neon;
 
+#[cfg(target_arch = "x86_64")]
+pub use avx2::{prefetch, prefetch_later};
 use firelu_core::dtype::{Compute, DType};
+#[cfg(target_arch = "aarch64")]
+pub use neon::{prefetch, prefetch_later};
 
 /// A number, or a register of them, that a formula computes with.
 pub trait Lane<C: Compute>: Copy {
@@ -289,23 +296,31 @@ pub fn fence() {
     }
 }
 
-#[cfg(all(test, target_arch = "x86_64"))]
+#[cfg(all(test, any(target_arch = "x86_64", target_arch = "aarch64")))]
 mod tests {
-    use super::avx2::Avx2Element;
+    use super::element::SimdElement;
     use crate::features::Level;
     use firelu_core::dtype::{BFloat16, Float16};
 
-    /// Every 16-bit pattern widens and rounds as the `half` crate does it.
-    fn exhaustive<T: Avx2Element<Compute = f32>>(from_bits: fn(u16) -> T, to_bits: fn(T) -> u16) {
-        if !Level::available().contains(&Level::Avx2) {
+    /// Whether this processor has registers of the elements.
+    fn detected() -> bool {
+        let detected = Level::available().iter().any(|&level| level != Level::Native);
+        if !detected {
             eprintln!("left out: this processor has no AVX2");
+        }
+        detected
+    }
+
+    /// Every 16-bit pattern widens and rounds as the `half` crate does it.
+    fn exhaustive<T: SimdElement<Compute = f32>>(from_bits: fn(u16) -> T, to_bits: fn(T) -> u16) {
+        if !detected() {
             return;
         }
         for start in (0..=u16::MAX).step_by(16) {
             let source: [T; 16] = std::array::from_fn(|i| from_bits(start + i as u16));
             let wide = source.map(T::to_compute);
             let (mut single, mut pair, mut wide_pair) = (source, source, source);
-            // SAFETY: AVX2 was detected above; every array holds two registers of elements.
+            // SAFETY: registers were detected above; every array holds two registers of elements.
             unsafe {
                 T::store(single.as_mut_ptr(), T::load(source.as_ptr()));
                 T::store(single.as_mut_ptr().add(8), T::load(source.as_ptr().add(8)));
@@ -331,14 +346,13 @@ mod tests {
 
     #[test]
     fn float32_rounds_to_bfloat16_as_the_half_crate_does() {
-        if !Level::available().contains(&Level::Avx2) {
-            eprintln!("left out: this processor has no AVX2");
+        if !detected() {
             return;
         }
         for bits in (0..=u32::MAX).step_by(9_973) {
             let values = [f32::from_bits(bits); 8];
             let mut target = [BFloat16::ZERO; 8];
-            // SAFETY: AVX2 was detected above; both arrays hold eight elements.
+            // SAFETY: registers were detected above; both arrays hold eight elements.
             unsafe { BFloat16::store(target.as_mut_ptr(), f32::load(values.as_ptr())) };
             assert_eq!(target[0].to_bits(), BFloat16::from_f32(values[0]).to_bits(), "{bits:#x}");
         }
