@@ -24,7 +24,10 @@ myst_heading_anchors = 3
 
 autodoc_typehints = "description"
 autodoc_typehints_description_target = "documented"
-autodoc_type_aliases = {"Array": "Array", "ArrayLike": "ArrayLike", "DTypeLike": "DTypeLike"}  # by these names
+# By these names, which the page "numpy functions" explains.
+autodoc_type_aliases = {
+    name: name for name in ("ArgumentValue", "ArrayLike", "DTypeLike", "NumpyArray", "Numbers", "Taps")
+}
 autodoc_member_order = "bysource"
 autodoc_preserve_defaults = True
 add_module_names = False
@@ -58,9 +61,8 @@ def navigation(index: str) -> str:
 
 
 def plain_types(annotations: dict[str, str]) -> dict[str, str]:
-    """Give the types of a function as a reader knows them. `Any` says nothing: the text names what is accepted."""
-    named = {name: re.sub(r"TypeAliasForwardRef\('(\w+)'\)", r"\1", kind) for name, kind in annotations.items()}
-    return {name: kind for name, kind in named.items() if not re.search(r"\bAny\b", kind)}
+    """Give the types of a function as a reader knows them."""
+    return {name: re.sub(r"TypeAliasForwardRef\('(\w+)'\)", r"\1", kind) for name, kind in annotations.items()}
 
 
 def setup(app):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import inspect
 import re
 import runpy
 import subprocess
@@ -227,3 +228,48 @@ def test_every_public_name_is_in_the_reference():
 def test_the_performance_page_is_what_its_figures_give():
     writer = runpy.run_path(str(ROOT / "docs" / "write_performance.py"))
     assert (ROOT / "docs" / "performance.md").read_text(encoding="utf-8") == writer["page"](writer["results"]())
+
+
+def documented() -> list[tuple[str, object]]:
+    """Give every function and class that the reference shows, by its name."""
+    found: dict[str, object] = {}
+    for page in (ROOT / "docs").glob("reference*.md"):
+        text = page.read_text(encoding="utf-8")
+        for name in re.findall(r"auto(?:function|class):: (?:firelu\.)?(\w+)$", text, re.MULTILINE):
+            found[f"firelu.{name}"] = getattr(firelu, name)
+        for name, members in re.findall(r"automodule:: ([\w.]+)\n   :members:(.*)$", text, re.MULTILINE):
+            if name.startswith(("firelu.torch", "firelu.compat", "firelu.diffusion")) and not has("torch"):
+                continue
+            if name.startswith("firelu.dask") and not (has("dask") and has("zarr")):
+                continue
+            module = importlib.import_module(name)
+            own = [each for each, value in vars(module).items() if getattr(value, "__module__", None) == name]
+            chosen = [each.strip() for each in members.split(",") if each.strip()]
+            names = chosen or getattr(module, "__all__", None) or [each for each in own if not each.startswith("_")]
+            found.update({f"{name}.{each}": getattr(module, each) for each in names})
+    kinds = (inspect.isroutine, inspect.isclass)
+    return [(name, value) for name, value in sorted(found.items()) if any(kind(value) for kind in kinds)]
+
+
+# What a file, a configuration or a driver gives may be anything.
+ANYTHING = {
+    "firelu.compat.load_pickle",
+    "firelu.cuda_selftest",
+    "firelu.diffusion.configuration.instantiate_from_config",
+}
+
+
+def test_the_reference_has_types():
+    """`Any` in a signature tells a reader nothing, and a type checker less."""
+    shown = documented()
+    assert len(shown) > 90
+    untyped = {}
+    for name, value in shown:
+        members = [value] if inspect.isroutine(value) else [m for k, m in vars(value).items() if not k.startswith("_")]
+        for member in [each for each in members if inspect.isfunction(each) and each.__module__.startswith("firelu")]:
+            kinds = [str(kind) for kind in member.__annotations__.values()]
+            if bad := [kind for kind in kinds if re.search(r"(?<!NDArray\[)\bAny\b", kind)]:
+                untyped[name] = bad
+    overloaded = {"firelu.diffusion.sampling.extract_into_tensor"}  # its overloads have types
+    assert sorted(set(untyped) - ANYTHING - overloaded) == []
+    assert set(untyped) >= ANYTHING

@@ -8,6 +8,7 @@ import numpy as np
 
 from ._firelu import BoundOperator
 from .errors import ArgumentError
+from .typing import Array, ArrayLike
 
 _BIAS_ACT = BoundOperator("BiasAct").run
 _BIAS_ACT_GRADIENT = BoundOperator("BiasActGradient").run
@@ -19,16 +20,16 @@ _ALPHA = 0.2
 
 
 def bias_act(
-    x: Any,
-    bias: Any = None,
+    x: Array,
+    bias: ArrayLike | None = None,
     act: str = "linear",
     *,
     alpha: float | None = None,
     gain: float | None = None,
     clamp: float | None = None,
     axis: int = 1,
-    out: Any = None,
-) -> Any:
+    out: Array | None = None,
+) -> Array:
     """Bias, activation, gain and clamp in one pass: ``clip(gain * f(x + bias), -clamp, clamp)``.
 
     Args:
@@ -52,17 +53,17 @@ def bias_act(
 
 
 def bias_act_gradient(
-    x: Any,
-    dy: Any,
-    bias: Any = None,
+    x: Array,
+    dy: Array,
+    bias: ArrayLike | None = None,
     act: str = "linear",
     *,
     alpha: float | None = None,
     gain: float | None = None,
     clamp: float | None = None,
     axis: int = 1,
-    out: tuple[Any, Any] | None = None,
-) -> tuple[Any, Any]:
+    out: tuple[Array | None, Array | None] | None = None,
+) -> tuple[Array, Array]:
     """Give both gradients of `bias_act` in one pass.
 
     The derivative at 0 is that from the left for relu (0) and lrelu (alpha) and that from the right for elu and selu.
@@ -88,13 +89,21 @@ def bias_act_gradient(
     (array([[1., 2.]]), array([1., 2.]))
     """
     arguments = (act, _ALPHA if alpha is None else alpha, gain, clamp, axis)
-    result = _BIAS_ACT_GRADIENT((x, dy, bias), arguments, out)
+    result: Any = _BIAS_ACT_GRADIENT((x, dy, bias), arguments, out)
     if not isinstance(result, tuple):
         raise ArgumentError(f"BiasActGradient: axis: got {axis}, takes an axis of {np.shape(x)}")
     return result
 
 
-def snake(x: Any, alpha: Any, beta: Any = None, *, logscale: bool = False, axis: int = 1, out: Any = None) -> Any:
+def snake(
+    x: Array,
+    alpha: ArrayLike,
+    beta: ArrayLike | None = None,
+    *,
+    logscale: bool = False,
+    axis: int = 1,
+    out: Array | None = None,
+) -> Array:
     """Snake: ``x + sin²(alpha x) / (beta + 1e-9)``, with a frequency and a divisor for each channel.
 
     Args:
@@ -116,8 +125,15 @@ def snake(x: Any, alpha: Any, beta: Any = None, *, logscale: bool = False, axis:
 
 
 def snake_gradient(
-    x: Any, dy: Any, alpha: Any, beta: Any = None, *, logscale: bool = False, axis: int = 1, out: Any = None
-) -> tuple[Any, Any, Any]:
+    x: Array,
+    dy: Array,
+    alpha: ArrayLike,
+    beta: ArrayLike | None = None,
+    *,
+    logscale: bool = False,
+    axis: int = 1,
+    out: Array | None = None,
+) -> tuple[Array, Array, Array | None]:
     """Give the gradients of `snake` with respect to x, alpha and beta, in one pass.
 
     Args:
@@ -137,5 +153,6 @@ def snake_gradient(
     (array([[1., 1.]]), array([0., 0.]), None)
     """
     targets = None if out is None else (out, None, None)
-    dx, dalpha, dbeta = _SNAKE_GRADIENT((x, dy, alpha, beta), (logscale, axis), targets)
+    gradients: Any = _SNAKE_GRADIENT((x, dy, alpha, beta), (logscale, axis), targets)
+    dx, dalpha, dbeta = gradients
     return dx, dalpha, None if beta is None else dbeta

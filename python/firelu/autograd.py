@@ -7,11 +7,12 @@ import inspect
 import sys
 from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping, Sequence
 from contextvars import ContextVar
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar, cast, overload
 
 from . import _firelu
 from ._firelu import Context, OperatorDef, Tensor, context_variable
 from .errors import ArgumentError
+from .typing import ArgumentValue, DTypeLike, NumpyArray
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 GradientMaker = Callable[[OperatorDef, list[str | None]], tuple[Sequence[OperatorDef], Sequence[str | None]]]
@@ -165,6 +166,24 @@ class gradient_override(_InContext):  # noqa: N801
         return context.with_gradients(self._makers)
 
 
+@overload
+def grad(
+    outputs: Tensor | Sequence[Tensor],
+    inputs: Tensor,
+    grad_outputs: Tensor | Sequence[Tensor | None] | None = None,
+    create_graph: bool = False,
+    *,
+    retain_graph: bool | None = None,
+) -> Tensor: ...
+@overload
+def grad(
+    outputs: Tensor | Sequence[Tensor],
+    inputs: Sequence[Tensor],
+    grad_outputs: Tensor | Sequence[Tensor | None] | None = None,
+    create_graph: bool = False,
+    *,
+    retain_graph: bool | None = None,
+) -> tuple[Tensor, ...]: ...
 def grad(
     outputs: Tensor | Sequence[Tensor],
     inputs: Tensor | Sequence[Tensor],
@@ -172,7 +191,7 @@ def grad(
     create_graph: bool = False,
     *,
     retain_graph: bool | None = None,
-) -> Any:
+) -> Tensor | tuple[Tensor, ...]:
     """Give the gradients of outputs with respect to inputs, without touching any ``.grad``.
 
     Args:
@@ -265,17 +284,17 @@ def add_gradient_operators(
 
 def register_operator(
     name: str,
-    kernel: Callable[..., Any],
+    kernel: Callable[..., NumpyArray | tuple[NumpyArray, ...]],
     inputs: Sequence[str],
     outputs: Sequence[str],
     *,
-    args: Mapping[str, Any] | None = None,
+    args: Mapping[str, ArgumentValue] | None = None,
     doc: str = "",
     optional: Sequence[str] = (),
     shape_only: Sequence[str] = (),
     variadic: bool = False,
     inplace: Sequence[tuple[str, str]] = (),
-    infer: Callable[..., Any] | None = None,
+    infer: Callable[..., Sequence[tuple[Sequence[int], DTypeLike]]] | None = None,
     gradient: GradientMaker | None = None,
     replace: bool = False,
 ) -> None:

@@ -10,13 +10,14 @@ import numpy as np
 from ._firelu import Tensor, run_operator
 from .autograd import grad
 from .errors import ArgumentError, GradcheckError
+from .typing import ArrayLike
 
 Arrays = list[np.ndarray[Any, np.dtype[np.float64]]]
 
 
 def gradcheck(
-    function: Callable[..., Any] | str,
-    *inputs: Any,
+    function: Callable[..., Tensor | Sequence[Tensor]] | str,
+    *inputs: ArrayLike,
     order: int = 1,
     step: float = 1e-5,
     tolerance: float = 1e-6,
@@ -76,7 +77,7 @@ def _check(function: Callable[..., Any], arrays: Arrays, order: int, step: float
     for place, (array, gradient) in enumerate(zip(arrays, gradients, strict=True)):
         for index in np.ndindex(array.shape):
             numeric = _difference(array, index, step, value)
-            if _differs(gradient[index], numeric, tolerance):
+            if _differs(float(gradient[index]), numeric, tolerance):
                 raise GradcheckError(
                     f"gradcheck: order {order}: input {_name(place, index)} = {array[index]:g}: "
                     + _single(function, arrays, order, step, tolerance, place, index)

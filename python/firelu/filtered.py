@@ -11,10 +11,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ._firelu import BoundOperator
+from ._firelu import BoundOperator, Tensor
 from .errors import ArgumentError, ShapeError
 from .functional import _paddings, _pair, _square
 from .kernels import kaiser
+from .libraries import refuse
+from .typing import Array, ArrayLike, NumpyArray
 
 #: The kernel that changes nothing.
 _NO_FILTER = np.ones((1, 1), np.float32)
@@ -40,10 +42,10 @@ _NO_PADS = (0, 0, 0, 0)
 
 
 def filtered_act(
-    x: Any,
-    up_kernel: Any = None,
-    down_kernel: Any = None,
-    bias: Any = None,
+    x: Array,
+    up_kernel: ArrayLike | None = None,
+    down_kernel: ArrayLike | None = None,
+    bias: ArrayLike | None = None,
     act: str = "lrelu",
     *,
     up: int | tuple[int, int] = 1,
@@ -55,8 +57,8 @@ def filtered_act(
     flip_kernel: bool = False,
     border: str = "constant",
     axis: int = 1,
-    out: Any = None,
-) -> Any:
+    out: Array | None = None,
+) -> Array:
     """Add a bias, upsample and filter, activate, filter and downsample.
 
     The same as ``upfirdn2d(bias_act(upfirdn2d(x + bias, up_kernel, up, 1, pad), act=act), down_kernel, 1, down)``, with
@@ -131,17 +133,17 @@ def _taps(kernel: Any, ratio: int, name: str) -> Any:
 
 
 def filtered_snake(
-    x: Any,
-    alpha: Any,
-    beta: Any = None,
-    up_kernel: Any = None,
-    down_kernel: Any = None,
+    x: ArrayLike,
+    alpha: ArrayLike,
+    beta: ArrayLike | None = None,
+    up_kernel: ArrayLike | None = None,
+    down_kernel: ArrayLike | None = None,
     *,
     ratio: int = 2,
     logscale: bool = False,
     border: str = "edge",
-    out: Any = None,
-) -> Any:
+    out: NumpyArray | None = None,
+) -> NumpyArray:
     """Apply snake, ``x + sin²(alpha x) / (beta + 1e-9)``, on a signal upsampled by a ratio, and downsample again.
 
     Args:
@@ -164,7 +166,10 @@ def filtered_snake(
     """
     if isinstance(ratio, bool) or not isinstance(ratio, int) or ratio < 1:
         raise ArgumentError(f"filtered_snake: ratio: got {ratio!r}, takes a whole number from 1 on")
-    x = x if hasattr(x, "shape") else np.asarray(x)
+    refuse("filtered_snake", "x", x)
+    if isinstance(x, Tensor):
+        raise ArgumentError("filtered_snake: x: got firelu.Tensor, takes a numpy array: firelu.torch has the gradient")
+    x = np.asarray(x)
     if len(x.shape) < 2:
         raise ShapeError(f"filtered_snake: x: got {tuple(x.shape)}, takes (..., C, T)")
     fu, fd = _taps(up_kernel, ratio, "up_kernel"), _taps(down_kernel, ratio, "down_kernel")
@@ -185,4 +190,5 @@ def filtered_snake(
     if out is not None:
         _FILTERED_ACT(inputs, arguments, out.reshape(rows))
         return out
-    return _FILTERED_ACT(inputs, arguments, None).reshape(x.shape)
+    result: NumpyArray = _FILTERED_ACT(inputs, arguments, None)
+    return result.reshape(x.shape)

@@ -7,17 +7,14 @@ and rounded once. ``out=`` names an array to write to; it is returned.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 from numpy import ndarray
-from numpy.typing import ArrayLike, DTypeLike
 
 from ._firelu import BoundOperator, Tensor, run_operator
 from .errors import ArgumentError, ShapeError
-
-#: What comes out: a `firelu.Tensor` where one goes in, else a numpy array.
-Array: TypeAlias = Any
+from .typing import Array, ArrayLike, DTypeLike
 
 _LEAKY_RELU = BoundOperator("LeakyRelu").run
 _LEAKY_RELU_GRADIENT = BoundOperator("LeakyReluGradient").run
@@ -25,7 +22,7 @@ _FUSED_LEAKY_RELU = BoundOperator("FusedLeakyRelu").run
 _FUSED_LEAKY_RELU_GRADIENT = BoundOperator("FusedLeakyReluGradient").run
 
 
-def leaky_relu(x: ArrayLike, negative_slope: float = 0.01, *, out: Array | None = None) -> Array:
+def leaky_relu(x: Array, negative_slope: float = 0.01, *, out: Array | None = None) -> Array:
     """Leaky ReLU: ``x`` where ``x > 0``, else ``negative_slope * x``.
 
     Args:
@@ -43,9 +40,7 @@ def leaky_relu(x: ArrayLike, negative_slope: float = 0.01, *, out: Array | None 
     return _LEAKY_RELU((x,), (negative_slope,), out)
 
 
-def leaky_relu_gradient(
-    y: ArrayLike, dy: ArrayLike, negative_slope: float = 0.01, *, out: Array | None = None
-) -> Array:
+def leaky_relu_gradient(y: Array, dy: Array, negative_slope: float = 0.01, *, out: Array | None = None) -> Array:
     """Give the gradient of `leaky_relu`: ``dy`` where ``y > 0``, else ``negative_slope * dy``.
 
     Args:
@@ -66,7 +61,7 @@ def leaky_relu_gradient(
 
 
 def fused_leaky_relu(
-    x: ArrayLike,
+    x: Array,
     bias: ArrayLike | None = None,
     negative_slope: float = 0.2,
     scale: float = 2**0.5,
@@ -95,8 +90,8 @@ def fused_leaky_relu(
 
 
 def fused_leaky_relu_gradient(
-    y: ArrayLike,
-    dy: ArrayLike,
+    y: Array,
+    dy: Array,
     negative_slope: float = 0.2,
     scale: float = 2**0.5,
     *,
@@ -122,7 +117,7 @@ def fused_leaky_relu_gradient(
     >>> firelu.fused_leaky_relu_gradient(numpy.array([[-2.0, 6.0]]), numpy.ones((1, 2)), 0.5, 2.0)
     (array([[1., 2.]]), array([1., 2.]))
     """
-    result = _FUSED_LEAKY_RELU_GRADIENT((y, dy), (negative_slope, scale, axis), out)
+    result: Any = _FUSED_LEAKY_RELU_GRADIENT((y, dy), (negative_slope, scale, axis), out)
     if not isinstance(result, tuple):
         shape = np.shape(y)
         raise ArgumentError(f"FusedLeakyReluGradient: axis: got {axis}, takes an axis of {shape}")
@@ -239,7 +234,7 @@ def _float_dtype(array: Any) -> Any:
 
 
 def upfirdn2d(
-    x: ArrayLike,
+    x: Array,
     kernel: ArrayLike,
     up: int | tuple[int, int] = 1,
     down: int | tuple[int, int] = 1,
@@ -287,7 +282,7 @@ def upfirdn2d(
 
 
 def upfirdn2d_gradient(
-    dy: ArrayLike,
+    dy: Array,
     kernel: ArrayLike,
     input_shape: Sequence[int],
     up: int | tuple[int, int] = 1,
@@ -328,8 +323,8 @@ def upfirdn2d_gradient(
 
 
 def upfirdn2d_kernel_gradient(
-    x: ArrayLike,
-    dy: ArrayLike,
+    x: Array,
+    dy: Array,
     kernel_shape: Sequence[int],
     up: int | tuple[int, int] = 1,
     down: int | tuple[int, int] = 1,

@@ -20,6 +20,7 @@ from ._firelu import Tensor
 from .errors import ArgumentError, ShapeError
 from .functional import _pair, upfirdn2d
 from .resampling.prototypes import taps_by_name
+from .typing import Array, ArrayLike, NumpyArray
 
 # How far the sums of a kernel's phases may differ: more than half types round off, less than shows as a grid.
 _PHASE_TOLERANCE = 1 / 100
@@ -39,7 +40,7 @@ __all__ = [
 ]
 
 
-def by_name(name: str, factor: int | Fraction) -> np.ndarray[Any, Any]:
+def by_name(name: str, factor: int | Fraction) -> NumpyArray:
     """Make the 1-D taps of a named kernel for a factor: "box", "triangle", "cubic", "mitchell", "lanczos3", "kaiser".
 
     Args:
@@ -66,27 +67,27 @@ def by_name(name: str, factor: int | Fraction) -> np.ndarray[Any, Any]:
     return (taps / ratio.numerator).astype(np.float32)
 
 
-def box(factor: int | Fraction) -> np.ndarray[Any, Any]:
+def box(factor: int | Fraction) -> NumpyArray:
     """Make taps that give means over areas; enlarging repeats samples. See `by_name`."""
     return by_name("box", factor)
 
 
-def triangle(factor: int | Fraction) -> np.ndarray[Any, Any]:
+def triangle(factor: int | Fraction) -> NumpyArray:
     """Make taps that interpolate linearly. See `by_name`."""
     return by_name("triangle", factor)
 
 
-def cubic(factor: int | Fraction) -> np.ndarray[Any, Any]:
+def cubic(factor: int | Fraction) -> NumpyArray:
     """Make the taps of Keys' cubic, a = -1/2, as Pillow's and torch's (with antialias). See `by_name`."""
     return by_name("cubic", factor)
 
 
-def mitchell(factor: int | Fraction) -> np.ndarray[Any, Any]:
+def mitchell(factor: int | Fraction) -> NumpyArray:
     """Make the taps of Mitchell's and Netravali's cubic, B = C = 1/3: softer, with little ringing. See `by_name`."""
     return by_name("mitchell", factor)
 
 
-def lanczos(factor: int | Fraction, lobes: int = 3) -> np.ndarray[Any, Any]:
+def lanczos(factor: int | Fraction, lobes: int = 3) -> NumpyArray:
     """Make taps of a sinc windowed by a longer sinc's main lobe; more lobes are sharper. See `by_name`.
 
     >>> import firelu
@@ -98,7 +99,7 @@ def lanczos(factor: int | Fraction, lobes: int = 3) -> np.ndarray[Any, Any]:
     return by_name(f"lanczos{lobes}", factor)
 
 
-def kaiser(cutoff: float, half_width: float, taps: int) -> np.ndarray[Any, Any]:
+def kaiser(cutoff: float, half_width: float, taps: int) -> NumpyArray:
     """Make a low-pass filter: a sinc under Kaiser's window.
 
     Args:
@@ -128,11 +129,11 @@ def kaiser(cutoff: float, half_width: float, taps: int) -> np.ndarray[Any, Any]:
         beta = 0.5842 * (attenuation - 21) ** 0.4 + 0.07886 * (attenuation - 21)
     times = np.arange(taps) - (taps - 1) / 2
     values = np.kaiser(taps, beta) * np.sinc(2 * cutoff * times)
-    result: np.ndarray[Any, Any] = (values / values.sum()).astype(np.float32)
+    result: NumpyArray = (values / values.sum()).astype(np.float32)
     return result
 
 
-def make_kernel(taps: Any, *, normalize: bool = True, gain: float = 1.0) -> np.ndarray[Any, Any]:
+def make_kernel(taps: ArrayLike, *, normalize: bool = True, gain: float = 1.0) -> NumpyArray:
     """Make a 2-D kernel: the outer product of 1-D taps with themselves, or 2-D taps as they are.
 
     Args:
@@ -233,7 +234,7 @@ def _check_phases(operator: str, kernel: Any, factors: tuple[int, int]) -> None:
     )
 
 
-def _numbers(kernel: Any) -> np.ndarray[Any, Any] | None:
+def _numbers(kernel: Any) -> NumpyArray | None:
     """Give a kernel in float64; None where it is not numbers."""
     try:
         return np.asarray(kernel, np.float64)
@@ -242,14 +243,14 @@ def _numbers(kernel: Any) -> np.ndarray[Any, Any] | None:
 
 
 def filter2d(
-    x: Any,
-    kernel: Any,
+    x: Array,
+    kernel: ArrayLike,
     *,
     flip_kernel: bool = False,
     gain: float = 1.0,
     border: str = "constant",
-    out: Any = None,
-) -> Any:
+    out: Array | None = None,
+) -> Array:
     """Filter an image and keep its size.
 
     Args:
@@ -272,15 +273,15 @@ def filter2d(
 
 
 def upsample2d(
-    x: Any,
-    kernel: Any,
+    x: Array,
+    kernel: ArrayLike,
     factor: int | tuple[int, int] = 2,
     *,
     flip_kernel: bool = False,
     gain: float = 1.0,
     border: str = "constant",
-    out: Any = None,
-) -> Any:
+    out: Array | None = None,
+) -> Array:
     """Enlarge an image; its brightness is kept although zeros are inserted.
 
     Args:
@@ -310,15 +311,15 @@ def upsample2d(
 
 
 def downsample2d(
-    x: Any,
-    kernel: Any,
+    x: Array,
+    kernel: ArrayLike,
     factor: int | tuple[int, int] = 2,
     *,
     flip_kernel: bool = False,
     gain: float = 1.0,
     border: str = "constant",
-    out: Any = None,
-) -> Any:
+    out: Array | None = None,
+) -> Array:
     """Shrink an image without aliasing: filter, then keep every ``factor``-th sample.
 
     Args:

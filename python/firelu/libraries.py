@@ -31,7 +31,7 @@ def _function(operator: str) -> str | None:
     import firelu
 
     names = {name.replace("_", ""): name for name in firelu.__all__ if name.islower()}
-    return names.get(operator.lower())
+    return names.get(operator.lower().replace("_", ""))
 
 
 def _torch(operator: str) -> str:

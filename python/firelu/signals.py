@@ -11,11 +11,12 @@ from ._firelu import Tensor, run_operator
 from .errors import ArgumentError, ShapeError
 from .functional import _lend_shape, upfirdn2d
 from .libraries import refuse
+from .typing import Array, ArrayLike
 
 
 def upfirdn1d(
-    x: Any,
-    kernel: Any,
+    x: Array,
+    kernel: ArrayLike,
     up: int = 1,
     down: int = 1,
     pad: int | Sequence[int] = (0, 0),
@@ -24,8 +25,8 @@ def upfirdn1d(
     flip_kernel: bool = False,
     gain: float = 1.0,
     border: str = "constant",
-    out: Any = None,
-) -> Any:
+    out: Array | None = None,
+) -> Array:
     """Upsample, pad, filter, downsample along one axis; see `firelu.upfirdn2d`.
 
     Args:
@@ -49,7 +50,8 @@ def upfirdn1d(
     """
     arguments = (up, down, padding(pad), flip_kernel, gain, border)
     if isinstance(x, Tensor):
-        return _of_tensor(x, kernel, axis, arguments, out)
+        filtered: Tensor = _of_tensor(x, kernel, axis, arguments, out)
+        return filtered
     refuse("upfirdn1d", "x", x)
     x = np.asarray(x)
     axis, taps = place(axis, x.shape), _line(kernel)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.metadata
 import importlib.util
 from pathlib import Path
-from typing import Any
+from typing import TypedDict
 
 from .install import current, loaded_modules
 from .lending import FUNCTIONAL_TENSOR
@@ -16,7 +16,19 @@ _PAGE = "https://firelu.github.io/firelu/compat.html"
 _PROJECTS = ("basicsr", "gfpgan", "facexlib", "realesrgan", "codeformer", "mmcv", "diffusers", "transformers")
 
 
-def status() -> dict[str, Any]:
+class Status(TypedDict):
+    """What the drop-in found, replaced and left alone."""
+
+    installed: bool
+    replaced: list[dict[str, str]]
+    found: list[str]
+    left_alone: list[dict[str, str]]
+    fallbacks: list[dict[str, str]]
+    projects: dict[str, str]
+    advice: list[str]
+
+
+def status() -> Status:
     """Say what the drop-in found, replaced and left alone; needs no torch and imports nothing.
 
     Returns:
@@ -53,7 +65,7 @@ def doctor() -> str:
     return "\n".join(lines(status()))
 
 
-def lines(found: dict[str, Any]) -> list[str]:
+def lines(found: Status) -> list[str]:
     """Give a status as lines of text."""
     text = []
     if found["installed"]:

@@ -17,6 +17,7 @@ from ..resampling.borders import border_name
 from ..resampling.functions import check_dtype, check_levels, make_filters
 from ..resampling.polyphase import Polyphase
 from ..resampling.tiling import TiledAxis, resample_from
+from ..typing import ArrayLike
 from .tiles import Tiling, output_chunks, tiled
 
 Array = np.ndarray[Any, Any]
@@ -28,7 +29,7 @@ def resample(
     down: int | Sequence[int] = 1,
     *,
     axes: int | Sequence[int] = (-2, -1),
-    kernel: Any = "lanczos3",
+    kernel: str | ArrayLike = "lanczos3",
     border: str = "reflect",
 ) -> da.Array:
     """Enlarge or shrink a dask array, as `firelu.resample` does: the bytes are the same for any chunks.
@@ -70,7 +71,7 @@ def pyramid(
     factor: int | Sequence[int] = 2,
     *,
     axes: int | Sequence[int] = (-2, -1),
-    kernel: Any = "lanczos3",
+    kernel: str | ArrayLike = "lanczos3",
     border: str = "reflect",
 ) -> list[da.Array]:
     """Shrink a dask array again and again, as `firelu.pyramid` does.
@@ -96,7 +97,7 @@ def pyramid(
 
 def upfirdn2d(
     x: da.Array,
-    kernel: Any,
+    kernel: ArrayLike,
     up: int | tuple[int, int] = 1,
     down: int | tuple[int, int] = 1,
     pad: int | Sequence[int] = (0, 0),
@@ -170,7 +171,7 @@ class _UpFirDn2d:
 
 
 def filter2d(
-    x: da.Array, kernel: Any, *, flip_kernel: bool = False, gain: float = 1.0, border: str = "constant"
+    x: da.Array, kernel: ArrayLike, *, flip_kernel: bool = False, gain: float = 1.0, border: str = "constant"
 ) -> da.Array:
     """Filter the last two axes and keep their lengths, as `firelu.filter2d` does. See `upfirdn2d`.
 

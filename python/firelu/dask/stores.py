@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import itertools
+import os
 from collections.abc import Callable, Sequence
 from importlib import import_module
 from math import prod
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import dask.array as da
+import numpy as np
 
 from .._firelu import __version__
 from ..errors import ArgumentError, ShapeError
 from ..resampling.functions import check_dtype, check_levels, make_filters
+from ..typing import ArrayLike
 from .functions import resample_to
+
+if TYPE_CHECKING:
+    import zarr
+    from zarr.abc.store import Store
 
 # How many chunks are computed between two entries of the store's record: so much an interrupted run repeats.
 _CHUNKS_AT_ONCE = 64
@@ -23,19 +30,19 @@ _AXES = {"t": "time", "c": "channel", "z": "space", "y": "space", "x": "space"}
 
 
 def write_pyramid(
-    store: Any,
+    store: str | os.PathLike[str] | Store,
     levels: int,
-    x: Any = None,
+    x: da.Array | ArrayLike | None = None,
     factor: int | Sequence[int] = 2,
     *,
     axes: int | Sequence[int] = (-2, -1),
-    kernel: Any = "lanczos3",
+    kernel: str | ArrayLike = "lanczos3",
     border: str = "reflect",
     chunks: int | Sequence[int] = 1024,
     axis_names: str | None = None,
     name: str = "",
     progress: Callable[[int, int], None] | None = None,
-) -> Any:
+) -> zarr.Group:
     """Write an array and ever smaller ones to a zarr store, in the layout of OME-Zarr 0.5.
 
     Each level is computed from the stored one above it, some chunks at a time, by whatever scheduler dask has. A run
@@ -58,7 +65,7 @@ def write_pyramid(
     Returns:
         The zarr group, with the levels "0", "1", …
     """
-    group = _open(store)
+    group: zarr.Group = _open(store)
     count = check_levels(levels)
     first = _first_level(group, x)
     check_dtype("write_pyramid", first.dtype)
@@ -78,7 +85,7 @@ def write_pyramid(
         "shape": list(shapes[0]),
         "dtype": first.dtype.name,
         "factors": [[axis, polyphase.up, polyphase.down] for axis, polyphase in filters],
-        "kernel": kernel if isinstance(kernel, str) else [float(tap) for tap in kernel],
+        "kernel": kernel if isinstance(kernel, str) else np.asarray(kernel, np.float64).tolist(),
         "border": border,
         "chunks": list(size),
     }

@@ -5,12 +5,19 @@ from __future__ import annotations
 import operator
 import sys
 from types import ModuleType
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
-ArrayT = TypeVar("ArrayT")
+if TYPE_CHECKING:
+    import torch
+    from typing_extensions import TypeIs
+
+#: A numpy array or a torch tensor: a function returns the one that it was given.
+Array = TypeVar("Array", NDArray[Any], "torch.Tensor")
+#: Numbers as an array, a tensor or a list.
+Numbers: TypeAlias = "ArrayLike | torch.Tensor"
 
 TORCH_MISSING = '{name} needs torch, which is not installed: pip install "firelu[torch]"'
 
@@ -19,7 +26,7 @@ class StepRangeError(ValueError, IndexError):
     """A diffusion step lies outside its schedule; both a bad value and a bad index."""
 
 
-def is_torch(value: object) -> bool:
+def is_torch(value: object) -> TypeIs[torch.Tensor]:
     """Whether `value` is a torch tensor; a tensor exists only where torch is already imported."""
     torch = sys.modules.get("torch")
     return torch is not None and isinstance(value, torch.Tensor)
@@ -78,13 +85,17 @@ def to_float64(function: str, argument: str, array: Any) -> NDArray[np.float64]:
     return result
 
 
-def like(result: NDArray[np.float64], example: Any, dtype: Any) -> Any:
+def like(result: NDArray[np.float64], example: Array, dtype: Any) -> Array:
     """Return `result` in `dtype` as what `example` is: a tensor on the same device, else numpy."""
-    if not is_torch(example):
-        return result.astype(dtype, copy=False)
-    torch = sys.modules["torch"]
-    # Cast before the move: not every device has float64.
-    return torch.from_numpy(result).to(dtype).to(example.device)
+    converted: Any
+    if is_torch(example):
+        torch = sys.modules["torch"]
+        # Cast before the move: not every device has float64.
+        converted = torch.from_numpy(result).to(dtype).to(example.device)
+    else:
+        converted = result.astype(dtype, copy=False)
+    given: Array = converted
+    return given
 
 
 def count(function: str, argument: str, value: Any, least: int = 1) -> int:

@@ -5,15 +5,18 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
 from torch.utils._pytree import tree_flatten, tree_leaves, tree_unflatten
 from torch.utils.checkpoint import get_device_states, set_device_states
 
+#: What a checkpointed function returns.
+Result = TypeVar("Result")
 
-def checkpoint(func: Callable[..., Any], inputs: Iterable[Any], params: Iterable[Tensor], flag: bool) -> Any:
+
+def checkpoint(func: Callable[..., Result], inputs: Iterable[object], params: Iterable[Tensor], flag: bool) -> Result:
     """Return `func(*inputs)`, whose activations the backward pass computes again instead of keeping them.
 
     `inputs` are the arguments, of any kind and nesting; tensors among them get gradients. `params` are the
@@ -44,7 +47,8 @@ def checkpoint(func: Callable[..., Any], inputs: Iterable[Any], params: Iterable
         return tuple(results)
 
     results = CheckpointFunction.apply(run, len(leaves), *leaves, *params)
-    return tree_unflatten(list(results), result_structure)
+    result: Result = tree_unflatten(list(results), result_structure)
+    return result
 
 
 class CheckpointFunction(torch.autograd.Function):

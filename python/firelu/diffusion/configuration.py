@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 
-def instantiate_from_config(config: Mapping[str, Any], *, allowed: Iterable[str] | None = None) -> Any:
+def instantiate_from_config(config: Mapping[str, object], *, allowed: Iterable[str] | None = None) -> Any:
     """Import what `config["target"]` names and call it with the keywords `config["params"]`.
 
     A configuration from a stranger can name anything importable, `os.system` included. `allowed` closes
@@ -44,7 +44,8 @@ def instantiate_from_config(config: Mapping[str, Any], *, allowed: Iterable[str]
         raise ValueError(f"{function}: target {target!r} is defined elsewhere, in {home!r}, and not allowed")
     if not callable(found):
         raise TypeError(f"{function}: target {target!r} is a {type(found).__name__}, which cannot be called")
-    return found(**(config.get("params") or {}))
+    params: Any = config.get("params") or {}
+    return found(**params)
 
 
 def _admits(entry: str, name: str) -> bool:

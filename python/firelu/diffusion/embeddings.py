@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ._arrays import ArrayT, as_array, count, is_torch, kind, namespace
+from numpy.typing import DTypeLike
+
+from ._arrays import Array, as_array, count, is_torch, kind, namespace
+
+if TYPE_CHECKING:
+    import torch
 
 
 def timestep_embedding(
-    timesteps: Any,
+    timesteps: Array,
     dim: int,
     max_period: float = 10000,
     repeat_only: bool = False,
     *,
-    dtype: Any = None,
-) -> Any:
+    dtype: DTypeLike | torch.dtype | None = None,
+) -> Array:
     """Return the sinusoidal embedding of steps: `[N]` to `[N, dim]`, cosines first, then sines.
 
     With h = dim // 2 and f_k = max_period^(-k/h), row n is cos(t_n f_0) .. cos(t_n f_(h-1)),
@@ -31,7 +36,7 @@ def timestep_embedding(
     array([1., 1., 0., 0.], dtype=float32)
     """
     function = "timestep_embedding"
-    steps = as_array(timesteps)
+    steps: Any = as_array(timesteps)
     dim = count(function, "dim", dim)
     if steps.ndim != 1:
         raise ValueError(f"{function}: timesteps must be 1-D, got shape {tuple(steps.shape)}")
@@ -52,10 +57,11 @@ def timestep_embedding(
         angles = xp.astype(steps, computed_in)[:, None] * frequencies[None, :]
         zeros = xp.zeros((steps.shape[0], dim - 2 * half), **made)
         embedding = xp.concat([xp.cos(angles), xp.sin(angles), zeros], axis=1)
-    return embedding if dtype is None else xp.astype(embedding, dtype)
+    result: Array = embedding if dtype is None else xp.astype(embedding, dtype)
+    return result
 
 
-def mean_flat(tensor: ArrayT) -> ArrayT:
+def mean_flat(tensor: Array) -> Array:
     """Return the mean of each sample: `[N, ...]` to `[N]`, over every axis but the first.
 
     A 1-D input holds one number for each sample already and comes back unchanged. numpy gives numpy,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, ClassVar, TypeVar
+from typing import ClassVar, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -116,7 +116,7 @@ def scale_module(module: ModuleT, scale: float) -> ModuleT:
     return module
 
 
-def avg_pool_nd(dims: int, *args: Any, **kwargs: Any) -> nn.Module:
+def avg_pool_nd(dims: int, *args: object, **kwargs: object) -> nn.Module:
     """Return `nn.AvgPool1d`, `2d` or `3d` for `dims` 1, 2 or 3, made with the other arguments.
 
     >>> avg_pool_nd(2, kernel_size=2)(torch.ones(1, 3, 8, 8)).shape
@@ -140,8 +140,8 @@ class HybridConditioner(nn.Module):
 
     def __init__(
         self,
-        c_concat_config: Mapping[str, Any],
-        c_crossattn_config: Mapping[str, Any],
+        c_concat_config: Mapping[str, object],
+        c_crossattn_config: Mapping[str, object],
         *,
         allowed: Iterable[str] | None = None,
     ) -> None:
@@ -150,7 +150,7 @@ class HybridConditioner(nn.Module):
         self.concat_conditioner = instantiate_from_config(c_concat_config, allowed=allowed)
         self.crossattn_conditioner = instantiate_from_config(c_crossattn_config, allowed=allowed)
 
-    def forward(self, c_concat: Any, c_crossattn: Any) -> dict[str, list[Any]]:
+    def forward(self, c_concat: Tensor, c_crossattn: Tensor) -> dict[str, list[Tensor]]:
         """`{"c_concat": [...], "c_crossattn": [...]}`, each list holding its conditioner's output."""
         return {
             "c_concat": [self.concat_conditioner(c_concat)],

@@ -4,28 +4,31 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ._arrays import is_torch, require_torch, to_float64
+from ._arrays import Array, Numbers, as_array, is_torch, require_torch, to_float64
 from .sampling import make_ddim_sampling_parameters, make_ddim_timesteps, noise_like
+
+if TYPE_CHECKING:
+    import torch
 
 PREDICTIONS = ("noise", "v", "x0")
 """What a model may predict for `ddim_sample`."""
 
 
 def ddim_sample(
-    model: Callable[[Any, Any], Any],
-    x: Any,
-    alphacums: Any,
-    ddim_timesteps: Any,
+    model: Callable[[Array, Array], Array],
+    x: Array,
+    alphacums: Numbers,
+    ddim_timesteps: int | Numbers,
     eta: float = 0.0,
     *,
     prediction: str = "noise",
-    rng: Any = None,
-    generator: Any = None,
-) -> Any:
+    rng: np.random.Generator | int | None = None,
+    generator: torch.Generator | None = None,
+) -> Array:
     """Take `x` from noise to data along the steps of a DDIM sampler, from the last to the first.
 
     `model(x, t)` is called once for each step, with `t` of shape `[B]`, int64, of x's library and device. It returns
@@ -52,8 +55,7 @@ def ddim_sample(
     function = "ddim_sample"
     if prediction not in PREDICTIONS:
         raise ValueError(f"{function}: prediction must be one of {', '.join(PREDICTIONS)}, got {prediction!r}")
-    if not is_torch(x):
-        x = np.asarray(x)
+    x = as_array(x)
     if x.ndim == 0:
         raise ValueError(f"{function}: x must have a batch dimension, got a number")
     products = to_float64(function, "alphacums", alphacums)

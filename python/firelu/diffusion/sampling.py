@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
-from ._arrays import as_array, check_steps, count, is_torch, kind, like, require_torch, to_float64
+from ._arrays import Array, Numbers, as_array, check_steps, count, is_torch, kind, like, require_torch, to_float64
+
+if TYPE_CHECKING:
+    import torch
 
 DISCRETIZATIONS = ("uniform", "quad", "trailing")
 """The methods that `make_ddim_timesteps` knows."""
@@ -79,13 +83,13 @@ def _strictly_rising(base: NDArray[np.int64], total: int) -> NDArray[np.int64]:
 
 
 def make_ddim_sampling_parameters(
-    alphacums: Any,
-    ddim_timesteps: Any,
+    alphacums: Array,
+    ddim_timesteps: Numbers,
     eta: float,
     verbose: bool = True,
     *,
-    dtype: Any = None,
-) -> tuple[Any, Any, Any]:
+    dtype: DTypeLike | torch.dtype | None = None,
+) -> tuple[Array, Array, Array]:
     """Return `(sigmas, alphas, alphas_prev)` of a DDIM sampler, each of shape `[S]`.
 
     `alphacums`, shape `[T]`, is the running product of `1 - beta`; `ddim_timesteps`, shape `[S]`, are the
@@ -138,7 +142,11 @@ def make_ddim_sampling_parameters(
     return like(sigmas, alphacums, dtype), like(alphas, alphacums, dtype), like(alphas_prev, alphacums, dtype)
 
 
-def extract_into_tensor(a: Any, t: Any, x_shape: Any) -> Any:
+@overload
+def extract_into_tensor(a: torch.Tensor, t: NDArray[Any] | torch.Tensor, x_shape: Sequence[int]) -> torch.Tensor: ...
+@overload
+def extract_into_tensor(a: NDArray[Any], t: Array, x_shape: Sequence[int]) -> Array: ...
+def extract_into_tensor(a: Any, t: Any, x_shape: Sequence[int]) -> NDArray[Any] | torch.Tensor:
     """Return the coefficients `a` at the steps `t`, shaped `[B, 1, 1, ...]` to broadcast over a batch.
 
     `a` is `[T]` with `t` of shape `[B]`, or has a row for each sample: `[B, T]` with `t` of shape `[B, 1]`.
@@ -157,10 +165,10 @@ def extract_into_tensor(a: Any, t: Any, x_shape: Any) -> Any:
     a, t, x_shape = as_array(a), as_array(t), tuple(x_shape)
     on_host = True
     if is_torch(a) or is_torch(t):
-        torch = require_torch(function)
-        a = a if is_torch(a) else torch.tensor(a, device=t.device)
-        t = t if is_torch(t) else torch.tensor(t, device=a.device)
-        on_host = t.device.type == "cpu" and not torch.compiler.is_compiling()
+        library = require_torch(function)
+        a = a if is_torch(a) else library.tensor(a, device=t.device)
+        t = t if is_torch(t) else library.tensor(t, device=a.device)
+        on_host = t.device.type == "cpu" and not library.compiler.is_compiling()
     if kind(t) != "integer":
         raise TypeError(f"{function}: t must hold integers, got {t.dtype}")
     by_row = a.ndim == 2 and tuple(t.shape) == (a.shape[0], 1)
@@ -172,24 +180,53 @@ def extract_into_tensor(a: Any, t: Any, x_shape: Any) -> Any:
     batch = t.shape[0]
     if not x_shape or (x_shape[0] != batch and 1 not in (x_shape[0], batch)):
         raise ValueError(f"{function}: x_shape must start with the batch size {batch}, got {x_shape}")
-    steps = t.reshape(-1)
+    steps: Any = t.reshape(-1)
     if on_host:
         check_steps(function, "t", steps, a.shape[-1])
     if is_torch(steps):
         steps = steps.long()  # torch reads uint8 indices as a mask
     picked = a[range(batch), steps] if by_row else a[steps]
-    return picked.reshape(batch, *[1] * (len(x_shape) - 1))
+    result: NDArray[Any] | torch.Tensor = picked.reshape(batch, *[1] * (len(x_shape) - 1))
+    return result
 
 
+@overload
 def noise_like(
-    shape: Any,
-    device: Any = None,
+    shape: int | Sequence[int],
+    device: None = None,
     repeat: bool = False,
     *,
-    rng: Any = None,
-    generator: Any = None,
-    dtype: Any = None,
-) -> Any:
+    rng: np.random.Generator | int | None = None,
+    generator: None = None,
+    dtype: DTypeLike | None = None,
+) -> NDArray[Any]: ...
+@overload
+def noise_like(
+    shape: int | Sequence[int],
+    device: str | torch.device,
+    repeat: bool = False,
+    *,
+    generator: torch.Generator | None = None,
+    dtype: torch.dtype | None = None,
+) -> torch.Tensor: ...
+@overload
+def noise_like(
+    shape: int | Sequence[int],
+    device: None = None,
+    repeat: bool = False,
+    *,
+    generator: torch.Generator,
+    dtype: torch.dtype | None = None,
+) -> torch.Tensor: ...
+def noise_like(
+    shape: int | Sequence[int],
+    device: str | torch.device | None = None,
+    repeat: bool = False,
+    *,
+    rng: np.random.Generator | int | None = None,
+    generator: torch.Generator | None = None,
+    dtype: DTypeLike | torch.dtype | None = None,
+) -> NDArray[Any] | torch.Tensor:
     """Draw standard normal noise of shape `shape`; with `repeat` every sample of the batch gets the same.
 
     `device=None` gives numpy: drawn from `rng` (a `numpy.random.Generator`, or a seed), else from a
@@ -213,10 +250,10 @@ def noise_like(
         return np.repeat(noise, shape[0], axis=0) if repeat else noise
     if rng is not None:
         raise ValueError(f"{function}: rng is for numpy noise; torch noise takes generator")
-    torch = require_torch(function)
-    device = generator.device if device is None else device
-    noise = torch.randn(drawn, device=device, generator=generator, dtype=dtype)
-    return noise.repeat(shape[0], *[1] * (len(shape) - 1)) if repeat else noise
+    place = generator.device if device is None and generator is not None else device
+    tensor = require_torch(function).randn(drawn, device=place, generator=generator, dtype=dtype)
+    result: torch.Tensor = tensor.repeat(shape[0], *[1] * (len(shape) - 1)) if repeat else tensor
+    return result
 
 
 def _numpy_noise(function: str, shape: tuple[int, ...], rng: Any, dtype: Any) -> NDArray[Any]:

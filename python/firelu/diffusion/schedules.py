@@ -5,12 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ._arrays import count, is_torch, like, to_float64
+from ._arrays import Array, count, is_torch, like, to_float64
 
 SCHEDULES = ("linear", "scaled_linear", "cosine", "squaredcos_cap_v2", "sqrt_linear", "sqrt")
 """The names that `make_beta_schedule` knows; "scaled_linear" is another name of "linear"."""
@@ -106,7 +105,7 @@ def betas_for_alpha_bar(
     return betas
 
 
-def rescale_zero_terminal_snr(betas: Any) -> Any:
+def rescale_zero_terminal_snr(betas: Array) -> Array:
     """Return the schedule `betas`, shape `[T]`, changed so that its last step leaves no signal at all.
 
     With r_t = sqrt(prod(1 - beta)) the result has r'_t = (r_t - r_last) r_0 / (r_0 - r_last): the first

@@ -6,24 +6,24 @@ Arrays serve as well, and give arrays. Gradients are those of the registry's def
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from .. import activations as _activations
 from .. import functional as _functional
+from ..typing import Array, ArrayLike
 
 __all__ = ["bias_act", "fused_leaky_relu", "leaky_relu", "snake", "upfirdn2d"]
 
 
 def bias_act(
-    input_: Any,
-    bias: Any = None,
+    input_: Array,
+    bias: ArrayLike | None = None,
     act: str = "linear",
     *,
     alpha: float | None = None,
     gain: float | None = None,
     clamp: float | None = None,
     axis: int = 1,
-) -> Any:
+) -> Array:
     """Add a bias, apply an activation and a gain, and clip: ``clip(gain * f(input_ + bias), -clamp, clamp)``.
 
     Args:
@@ -45,7 +45,9 @@ def bias_act(
     return _activations.bias_act(input_, bias, act, alpha=alpha, gain=gain, clamp=clamp, axis=axis)
 
 
-def snake(input_: Any, alpha: Any, beta: Any = None, *, logscale: bool = False, axis: int = 1) -> Any:
+def snake(
+    input_: Array, alpha: ArrayLike, beta: ArrayLike | None = None, *, logscale: bool = False, axis: int = 1
+) -> Array:
     """Snake: ``input_ + sin²(alpha input_) / (beta + 1e-9)``, with a frequency and a divisor for each channel.
 
     Args:
@@ -65,7 +67,7 @@ def snake(input_: Any, alpha: Any, beta: Any = None, *, logscale: bool = False, 
     return _activations.snake(input_, alpha, beta, logscale=logscale, axis=axis)
 
 
-def leaky_relu(input_: Any, negative_slope: float = 0.01) -> Any:
+def leaky_relu(input_: Array, negative_slope: float = 0.01) -> Array:
     """Leaky ReLU: ``input_`` where it is positive, else ``negative_slope * input_``.
 
     Args:
@@ -86,8 +88,13 @@ def leaky_relu(input_: Any, negative_slope: float = 0.01) -> Any:
 
 
 def fused_leaky_relu(
-    input_: Any, bias: Any = None, negative_slope: float = 0.2, scale: float = 2**0.5, *, axis: int = 1
-) -> Any:
+    input_: Array,
+    bias: ArrayLike | None = None,
+    negative_slope: float = 0.2,
+    scale: float = 2**0.5,
+    *,
+    axis: int = 1,
+) -> Array:
     """Add a bias, apply leaky ReLU and scale: ``scale * leaky_relu(input_ + bias)``.
 
     Args:
@@ -108,8 +115,8 @@ def fused_leaky_relu(
 
 
 def upfirdn2d(
-    input_: Any,
-    kernel: Any,
+    input_: Array,
+    kernel: ArrayLike,
     up: int | tuple[int, int] = 1,
     down: int | tuple[int, int] = 1,
     pad: int | Sequence[int] = (0, 0),
@@ -117,7 +124,7 @@ def upfirdn2d(
     flip_kernel: bool = False,
     gain: float = 1.0,
     border: str = "constant",
-) -> Any:
+) -> Array:
     """Upsample, pad, filter, downsample; see `firelu.upfirdn2d`.
 
     Args:

@@ -9,24 +9,24 @@ from typing import Any
 import numpy as np
 
 from ..errors import ArgumentError, DTypeError, ShapeError
+from ..typing import ArrayLike, NumpyArray
 from .bands import Filters, resample_tile
 from .borders import border_name
 from .polyphase import make_polyphase
 
-Array = np.ndarray[Any, Any]
 DTYPES = ("float16", "bfloat16", "float32", "float64", "uint8", "uint16")
 
 
 def resample(
-    x: Any,
+    x: ArrayLike,
     up: int | Sequence[int],
     down: int | Sequence[int] = 1,
     *,
     axes: int | Sequence[int] = (-2, -1),
-    kernel: Any = "lanczos3",
+    kernel: str | ArrayLike = "lanczos3",
     border: str = "reflect",
-    out: Any = None,
-) -> Any:
+    out: NumpyArray | None = None,
+) -> NumpyArray:
     """Enlarge or shrink an array by the factor ``up / down`` along some axes, without aliases.
 
     Sample ``j`` of the result lies at ``(j + 1/2) * down / up - 1/2`` of the input: the outer edges of the first and
@@ -69,8 +69,13 @@ def resample(
 
 
 def resize(
-    image: Any, size_or_scale: Any, kernel: Any = "lanczos3", border: str = "reflect", *, layout: str = "HWC"
-) -> Any:
+    image: ArrayLike,
+    size_or_scale: float | Sequence[int],
+    kernel: str | ArrayLike = "lanczos3",
+    border: str = "reflect",
+    *,
+    layout: str = "HWC",
+) -> NumpyArray:
     """Resize an image, without aliases.
 
     Args:
@@ -106,14 +111,14 @@ def resize(
 
 
 def pyramid(
-    x: Any,
+    x: ArrayLike,
     levels: int,
     factor: int | Sequence[int] = 2,
     *,
     axes: int | Sequence[int] = (-2, -1),
-    kernel: Any = "lanczos3",
+    kernel: str | ArrayLike = "lanczos3",
     border: str = "reflect",
-) -> list[Any]:
+) -> list[NumpyArray]:
     """Shrink an array again and again.
 
     Args:
@@ -144,7 +149,7 @@ def check_levels(levels: Any) -> int:
     return int(levels.__index__())
 
 
-def as_array(operator: str, x: Any) -> Array:
+def as_array(operator: str, x: Any) -> NumpyArray:
     """Give x as an array of a type that is taken, or refuse it."""
     package = type(x).__module__.partition(".")[0]
     if package in ("torch", "dask"):
@@ -231,7 +236,7 @@ def _reduced(up: int, down: int) -> tuple[int, int]:
     return up // divisor, down // divisor
 
 
-def _check_out(out: Any, x: Array, shape: tuple[int, ...]) -> None:
+def _check_out(out: Any, x: NumpyArray, shape: tuple[int, ...]) -> None:
     if not isinstance(out, np.ndarray) or out.shape != shape or out.dtype != x.dtype:
         got = f"{out.dtype} {out.shape}" if isinstance(out, np.ndarray) else type(out).__name__
         raise ShapeError(f"resample: out: got {got}, takes an array of {x.dtype} {shape}")

@@ -6,6 +6,7 @@ import threading
 from typing import Any
 
 import torch
+from torch._ops import OpOverload
 
 from .. import _firelu
 from .._firelu import OpSchema, TorchOperator
@@ -104,7 +105,7 @@ def forget(operator: str) -> None:
         gradients.forget_plans()
 
 
-def register(operator: str) -> Any:
+def register(operator: str) -> OpOverload:
     """Make an operator that was added to the registry later available to torch.
 
     Args:
@@ -118,7 +119,8 @@ def register(operator: str) -> Any:
         UnknownOperatorError: nobody has registered it.
         ArgumentError: torch cannot spell its name, a parameter or a default, or another operator has that name there.
     """
-    return bridged(operator).overload
+    overload: OpOverload = bridged(operator).overload
+    return overload
 
 
 for _name in _firelu.operators():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -21,6 +20,8 @@ _SNAKE = bridged("Snake").call
 _UPFIRDN2D = bridged("UpFirDn2d").call
 
 Factor = int | Sequence[int]
+#: The taps of a kernel, of one dimension or two.
+Taps = Tensor | Sequence[float] | Sequence[Sequence[float]]
 
 
 def leaky_relu(input: Tensor, negative_slope: float = 0.01) -> Tensor:
@@ -267,12 +268,12 @@ def upfirdn2d_native(
     return kept.reshape(*leading, *kept.shape[-2:])
 
 
-def make_kernel(taps: Any, *, gain: float = 1.0) -> Tensor:
+def make_kernel(taps: Taps, *, gain: float = 1.0) -> Tensor:
     """Make a float32 kernel whose sum is ``gain``: the outer product of 1-D taps, or 2-D taps as they are."""
     return kernel_on_cpu(taps, gain).to(kernel_device(taps))
 
 
-def kernel_on_cpu(taps: Any, gain: float) -> Tensor:
+def kernel_on_cpu(taps: Taps, gain: float) -> Tensor:
     """Make the kernel on the processor: it has values there, whatever the default device is."""
     if isinstance(taps, Tensor) and taps.is_meta:
         raise ArgumentError("make_kernel: taps: got a tensor on meta, takes taps with values")
@@ -282,6 +283,6 @@ def kernel_on_cpu(taps: Any, gain: float) -> Tensor:
     return kernel * (gain / kernel.sum())
 
 
-def kernel_device(taps: Any) -> torch.device:
+def kernel_device(taps: Taps) -> torch.device:
     """Tell where a kernel of these taps belongs: where they are, or on the default device."""
     return taps.device if isinstance(taps, Tensor) else torch.get_default_device()

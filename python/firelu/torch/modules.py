@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
 
 from ..errors import ArgumentError
-from .functional import bias_act, fused_leaky_relu, kernel_device, kernel_on_cpu, upfirdn2d
+from .functional import Taps, bias_act, fused_leaky_relu, kernel_device, kernel_on_cpu, upfirdn2d
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -164,7 +164,7 @@ class UpFirDnUpsample(_Resample):
     Shapes: (N, C, H, W) to (N, C, H * factor, W * factor).
     """
 
-    def __init__(self, resample_kernel: Any, factor: int = 2) -> None:
+    def __init__(self, resample_kernel: Taps, factor: int = 2) -> None:
         kernel = kernel_on_cpu(resample_kernel, factor**2)
         device = kernel_device(resample_kernel)
         super().__init__(kernel, device, factor, 1, _centred(kernel, factor, factor - 1, 0))
@@ -181,7 +181,7 @@ class UpFirDnDownsample(_Resample):
     Shapes: (N, C, H, W) to (N, C, H // factor, W // factor).
     """
 
-    def __init__(self, resample_kernel: Any, factor: int = 2) -> None:
+    def __init__(self, resample_kernel: Taps, factor: int = 2) -> None:
         kernel = kernel_on_cpu(resample_kernel, 1.0)
         super().__init__(kernel, kernel_device(resample_kernel), 1, factor, _centred(kernel, factor, 0, 0))
         self.factor = factor
@@ -201,7 +201,7 @@ class UpFirDnSmooth(_Resample):
     """
 
     def __init__(
-        self, resample_kernel: Any, upsample_factor: int = 1, downsample_factor: int = 1, kernel_size: int = 1
+        self, resample_kernel: Taps, upsample_factor: int = 1, downsample_factor: int = 1, kernel_size: int = 1
     ) -> None:
         if upsample_factor > 1 and downsample_factor > 1:
             raise ArgumentError(

@@ -22,7 +22,7 @@ def resample(
     down: int | Sequence[int] = 1,
     *,
     axes: int | Sequence[int] = (-2, -1),
-    kernel: Any = "lanczos3",
+    kernel: str | Tensor | Sequence[float] = "lanczos3",
     border: str = "reflect",
 ) -> Tensor:
     """Enlarge or shrink a tensor by the factor ``up / down`` along some axes, without aliases; see `firelu.resample`.
