@@ -9,8 +9,8 @@ SECONDS ?= 60
 RESULTS := docs/reliability
 LOGS := target/reliability
 TARGET := $(shell rustc -vV | sed -n 's/^host: //p')
-# The test profile leaves the assertions of the filter loops out: see Cargo.toml.
-ASSERTING := --config profile.dev.package.firelu-filters.debug-assertions=true
+# The test profile leaves out the assertions of the filter loops and the lines that a report names: see Cargo.toml.
+ASSERTING := --config profile.dev.package.firelu-filters.debug-assertions=true --config 'profile.dev.debug="line-tables-only"'
 ADDRESS := RUSTC_BOOTSTRAP=1 RUSTFLAGS=-Zsanitizer=address ASAN_OPTIONS=detect_leaks=1
 
 # A run that fails must not pass because `tee` does.
