@@ -6,7 +6,7 @@ use core::arch::x86_64::*;
 use super::avx512::{F32x16, F64x8};
 use super::element::SimdElement;
 use super::{Lane, Row};
-use firelu_core::dtype::{BFloat16, Element, Float16};
+use firelu_core::dtype::{BFloat16, Float16};
 
 /// Eight float32 numbers.
 #[derive(Clone, Copy)]
