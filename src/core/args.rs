@@ -57,17 +57,22 @@ impl ArgValue {
         match (self, kind) {
             (value, kind) if value.kind() == kind => Ok(value),
             (value @ ArgValue::Float(_), ArgKind::OptionalFloat) => Ok(value),
-            (ArgValue::Int(value), ArgKind::Float | ArgKind::OptionalFloat) if value.unsigned_abs() <= 1 << 53 => {
+            (ArgValue::Int(value), ArgKind::Float | ArgKind::OptionalFloat) if is_exact(value) => {
                 Ok(ArgValue::Float(value as f64))
             }
             (ArgValue::Int(value @ (0 | 1)), ArgKind::Bool) => Ok(ArgValue::Bool(value == 1)),
-            (ArgValue::Ints(values), ArgKind::Floats) => {
+            (ArgValue::Ints(values), ArgKind::Floats) if values.iter().copied().all(is_exact) => {
                 Ok(ArgValue::Floats(values.into_iter().map(|value| value as f64).collect()))
             }
             (ArgValue::Floats(values), ArgKind::Ints) if values.is_empty() => Ok(ArgValue::Ints(Vec::new())),
             (value, _) => Err(value),
         }
     }
+}
+
+/// Whether a whole number and its neighbours are floats.
+fn is_exact(value: i64) -> bool {
+    value.unsigned_abs() <= 1 << 53
 }
 
 macro_rules! of {
@@ -218,7 +223,17 @@ impl ArgSpec {
     }
 
     fn check(&self, operator: &str, value: ArgValue) -> Result<ArgValue> {
-        let refuse = |value: ArgValue| Error::argument(operator, &self.name, value, self.takes());
+        let refuse = |value: ArgValue| {
+            let takes = self.takes();
+            match (&value, self.kind) {
+                // Finite it is: what is wrong with it must be said.
+                (ArgValue::Int(_), ArgKind::Float | ArgKind::OptionalFloat) | (ArgValue::Ints(_), ArgKind::Floats) => {
+                    let exactly = "whole numbers up to 2^53, which a float holds exactly";
+                    Error::argument(operator, &self.name, value, format!("{takes}; {exactly}"))
+                }
+                _ => Error::argument(operator, &self.name, value, takes),
+            }
+        };
         let value = value.into_kind(self.kind).and_then(|value| self.chosen(value)).map_err(refuse)?;
         let inside = |number: f64| match self.range {
             Some((low, high)) => low <= number && number <= high,
@@ -366,6 +381,10 @@ mod tests {
         assert_eq!(refused("up", ArgValue::Int(0)), "Op: up: got 0, takes int from 1 to 100");
         assert_eq!(refused("up", ArgValue::Float(1.5)), "Op: up: got 1.5, takes int from 1 to 100");
         assert_eq!(refused("alpha", ArgValue::Float(f64::NAN)), "Op: alpha: got NaN, takes a finite float");
+        assert_eq!(
+            refused("alpha", ArgValue::Int((1 << 53) + 1)),
+            "Op: alpha: got 9007199254740993, takes a finite float; whole numbers up to 2^53, which a float holds exactly"
+        );
         assert_eq!(
             refused("alfa", ArgValue::Float(1.0)),
             "Op: alfa: got an unknown argument, takes alpha, up, flip, fill; did you mean alpha?"

@@ -195,6 +195,9 @@ def test_numbers_of_numpy_serve_as_numbers_and_truth_values_do_not():
     for wrong in (True, np.True_, np.array(True), np.array([0.5]), "0.5"):
         with pytest.raises(firelu.ArgumentError, match="LeakyRelu: alpha"):
             firelu.run_operator("LeakyRelu", np.float32([-2]), alpha=wrong)
+    assert firelu.run_operator("LeakyRelu", np.float64([-1]), alpha=2**53)[0] == -(2.0**53)
+    with pytest.raises(firelu.ArgumentError, match=r"alpha: got 9007199254740993, takes .* up to 2\^53"):
+        firelu.run_operator("LeakyRelu", np.float32([-2]), alpha=2**53 + 1)
     for flip in (True, np.True_, np.array(True), 1):
         firelu.run_operator("ReduceSum", X, keepdims=flip)
 

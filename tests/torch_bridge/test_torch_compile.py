@@ -171,3 +171,15 @@ def test_arithmetic_on_sizes_that_only_the_run_tells(dim):
     torch._dynamo.decorators.mark_unbacked(x, dim)
     torch._dynamo.decorators.mark_unbacked(y, dim)
     torch.testing.assert_close(torch.compile(run, fullgraph=True, backend="aot_eager")(x, y), expected)
+
+
+def test_numbers_that_change_from_call_to_call():
+    """The compiler makes a symbol of such a number; an operator's arguments are numbers again."""
+    torch._dynamo.reset()
+    compiled = torch.compile(lambda x, bias, slope: ft.fused_leaky_relu(x, bias, slope, 1.5), backend="aot_eager")
+    for slope in (0.1, 0.2, 0.3):
+        x, bias = torch.randn(2, 3, requires_grad=True), torch.zeros(3)
+        y = compiled(x, bias, slope)
+        torch.testing.assert_close(y, torch.nn.functional.leaky_relu(x, slope) * 1.5)
+        (gradient,) = torch.autograd.grad(y.sum(), x)
+        torch.testing.assert_close(gradient, torch.where(x > 0, 1.5, 1.5 * slope))

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import functools
+import subprocess
+import sys
+
 import firelu
 import firelu.torch as ft
 import pytest
@@ -45,6 +49,14 @@ def by_reverse_mode(function, tensors, tangents) -> list[Tensor]:
         found = torch.autograd.grad([g for g, _ in there], cotangent, [t for _, t in there], allow_unused=True)[0]
         results.append(torch.zeros_like(output) if found is None else found)
     return results
+
+
+def test_every_built_in_operator_is_among_the_samples():
+    """The samples are the schemas' own examples: an operator of the registry cannot be left out."""
+    # A process of its own knows no operators but the built-in ones.
+    program = "import firelu; print(*firelu.operators())"
+    built_in = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
+    assert {sample.operator for sample in SAMPLES} == set(built_in.split())
 
 
 @every_sample
@@ -109,6 +121,44 @@ def test_hessians_of_every_nesting_agree(sample: Sample):
     direction = torch.tensor([1.0, -2.0], dtype=torch.float64)
     torch.testing.assert_close(jvp(grad(loss), (point,), (direction,))[1], expected @ direction)
     torch.testing.assert_close(grad(lambda v: jvp(loss, (v,), (direction,))[1])(point), expected @ direction)
+
+
+@every_sample
+def test_transforms_equal_differences_of_values(sample: Sample):
+    """`jvp`, `jacfwd`, `linearize` and `hessian` against numeric derivatives, which know of no mode at all."""
+    function, tensors = sample.function_of_tensors(sample.arguments(torch.float64))
+    directions = random_like(tensors, 1)
+
+    def curve(point: Tensor) -> Tensor:
+        # Two numbers move every tensor, so that Jacobians stay small.
+        moved = [t * (1 + 0.1 * point[0]) + d * point[1] for t, d in zip(tensors, directions, strict=True)]
+        return torch.cat([(output**3).flatten() for output in flat(function(*moved))])
+
+    def loss(point: Tensor) -> Tensor:
+        return curve(point).sum()
+
+    point = torch.tensor([0.3, 0.2], dtype=torch.float64)
+    axes = torch.eye(2, dtype=torch.float64)
+
+    def differences(f, at: Tensor, step: float) -> Tensor:
+        def central(of: Tensor) -> Tensor:
+            return f(at + of) - f(at - of)
+
+        return torch.stack([(8 * central(step * a) - central(2 * step * a)) / (12 * step) for a in axes], -1)
+
+    # Rounding leaves about 1e-16 / step of a value, what is cut off about step ** 4 of its derivatives.
+    jacobian = differences(curve, point, 1e-6)
+    size = 1 + float(curve(point).abs().max() + jacobian.abs().max())
+    close = functools.partial(torch.testing.assert_close, rtol=0, atol=1e-7 * size)
+    assert jacobian.abs().max() > 0
+    direction = torch.tensor([1.0, -2.0], dtype=torch.float64)
+    close(jvp(curve, (point,), (direction,))[1], jacobian @ direction)
+    close(jacfwd(curve)(point), jacobian)
+    close(linearize(curve, point)[1](direction), jacobian @ direction)
+    # Of values alone too: the second step divides what the first one left of rounding.
+    curvature = differences(lambda at: differences(loss, at, 5e-5), point, 5e-5)
+    size = 1 + float(curve(point).abs().sum() + curvature.abs().max())
+    torch.testing.assert_close(hessian(loss)(point), curvature, rtol=0, atol=1e-5 * size)
 
 
 def chain(x: Tensor, bias: Tensor, kernel: Tensor) -> Tensor:

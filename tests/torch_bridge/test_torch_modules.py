@@ -183,16 +183,63 @@ def loaded_under_default_device(make, state):
 LOADED = [loaded_empty, loaded_assigned, loaded_reset, loaded_twice, loaded_under_default_device]
 
 
+PICTURES, SIGNALS = (1, 3, 8, 8), (1, 3, 24)
+LOADABLE = {
+    **{f"{place}": (make, PICTURES) for place, make in enumerate(MODULES)},
+    "BiasAct": (lambda: ft.BiasAct(3, "swish"), PICTURES),
+    "FilteredLeakyReLU": (lambda: ft.FilteredLeakyReLU(3, 2, 2, [1.0, 3, 3, 1], [[1.0, 2], [3, 4]], 4), PICTURES),
+    "FilteredLeakyReLU without filters": (lambda: ft.FilteredLeakyReLU(3), PICTURES),
+    "Snake": (lambda: ft.Snake(3), SIGNALS),
+    "SnakeBeta": (lambda: ft.SnakeBeta(3, alpha_logscale=True), SIGNALS),
+    "Snake1d": (lambda: ft.Snake1d(3), SIGNALS),
+    "LowPassFilter1d": (lambda: ft.LowPassFilter1d(), SIGNALS),
+    "UpSample1d": (lambda: ft.UpSample1d(3), SIGNALS),
+    "DownSample1d": (lambda: ft.DownSample1d(3), SIGNALS),
+    "Activation1d": (lambda: ft.Activation1d(ft.SnakeBeta(3)), SIGNALS),
+    "Activation1d of another": (lambda: ft.Activation1d(torch.nn.GELU()), SIGNALS),
+}
+
+
+def test_every_module_is_loaded_by_way_of_meta():
+    made = {type(part) for make, _ in LOADABLE.values() for part in make().modules()}
+    offered = {value for value in vars(ft).values() if isinstance(value, type) and issubclass(value, torch.nn.Module)}
+    assert offered <= made
+
+
+@pytest.mark.parametrize("make", [make for make, _ in LOADABLE.values()], ids=LOADABLE.keys())
+def test_reset_parameters_gives_what_a_new_module_has(make):
+    """After `to_empty` nothing is left of parameters and buffers; `reset_parameters` brings all of them back."""
+    with torch.device("meta"):
+        module = make()
+    module = module.to_empty(device="cpu")
+    for tensor in [*module.parameters(), *module.buffers()]:
+        tensor.detach().fill_(torch.nan)
+    for part in module.modules():
+        if list(part.parameters(recurse=False)) or list(part.buffers(recurse=False)):
+            part.reset_parameters()
+    new = make()
+    for found, expected in zip(
+        [*module.parameters(), *module.buffers()], [*new.parameters(), *new.buffers()], strict=True
+    ):
+        torch.testing.assert_close(found, expected, rtol=0, atol=0)
+
+
+def test_taps_without_values_cannot_be_reset():
+    module = ft.FilteredLeakyReLU(3, up_taps=torch.ones(4, device="meta")).to_empty(device="cpu")
+    with pytest.raises(firelu.ArgumentError, match="FilteredLeakyReLU: up_taps: got a tensor on meta"):
+        module.reset_parameters()
+
+
 @pytest.mark.parametrize("load", LOADED)
-@pytest.mark.parametrize("make", MODULES)
-def test_modules_made_on_meta_and_loaded_are_whole(make, load):
+@pytest.mark.parametrize(("make", "shape"), LOADABLE.values(), ids=LOADABLE.keys())
+def test_modules_made_on_meta_and_loaded_are_whole(make, shape, load):
     """A strict load says that every key is there: the kernels, which are no keys, must be there too."""
     torch.manual_seed(0)
     whole = make()
     for parameter in whole.parameters():
         torch.nn.init.normal_(parameter)
     module = load(make, whole.state_dict())
-    x = torch.randn(1, 3, 8, 8)
+    x = torch.randn(shape)
     assert torch.equal(module(x), whole(x))
     nested = load(
         lambda: torch.nn.Sequential(torch.nn.Identity(), make()), {f"1.{k}": v for k, v in whole.state_dict().items()}

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
+from ..errors import ArgumentError
 from ..kernels import kaiser
 from .filtered import filtered_lrelu, filtered_snake
 from .functional import snake, upfirdn1d
@@ -289,8 +290,20 @@ class FilteredLeakyReLU(nn.Module):
         self.bias = nn.Parameter(torch.zeros(channels))
         self.up, self.down, self.padding = up, down, padding
         self.gain, self.slope, self.clamp = gain, slope, clamp
-        for name, taps in (("up_filter", up_taps), ("down_filter", down_taps)):
+        self.taps = {"up_filter": up_taps, "down_filter": down_taps}
+        for name, taps in self.taps.items():
             self.register_buffer(name, None if taps is None else torch.as_tensor(taps, dtype=torch.float32))
+
+    def reset_parameters(self) -> None:
+        """Give the bias zeros and the filters their taps, as after initialisation without memory."""
+        nn.init.zeros_(self.bias)
+        for name, taps in self.taps.items():
+            if taps is not None:
+                given = taps if isinstance(taps, Tensor) else torch.tensor(taps, dtype=torch.float32, device="cpu")
+                if given.is_meta:
+                    told = name.replace("filter", "taps")
+                    raise ArgumentError(f"FilteredLeakyReLU: {told}: got a tensor on meta, takes numbers to start with")
+                self.get_buffer(name).copy_(given)
 
     def forward(self, x: Tensor) -> Tensor:
         """Apply the filtered activation."""

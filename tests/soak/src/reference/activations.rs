@@ -95,6 +95,9 @@ impl Curve {
             _ => {
                 if t == f64::NEG_INFINITY {
                     -0.0
+                } else if t < -600.0 {
+                    // The exponential alone would be among the smallest numbers, and t would multiply what it has lost.
+                    t * (t + 40.0).exp() * (-40f64).exp()
                 } else {
                     t * logistic(t)
                 }

@@ -65,7 +65,7 @@ impl Grid {
         let mut sums = plan.filter(way, &self.array(|sample| sample.value), k, result());
         let finite = |error: f64| if error.is_finite() { error } else { 0.0 };
         let magnitudes = Array { values: k.values.iter().map(|tap| tap.abs()).collect(), ..k.clone() };
-        let errors = plan.filter(way, &self.array(|sample| finite(sample.error)), &magnitudes, result()).values;
+        let errors = plan.filter(way, &self.array(|sample| finite(sample.error)), &magnitudes, result());
         let ones = Array { values: vec![1.0; k.values.len()], ..k.clone() };
         let unknown = plan.without_gain().filter(
             way,
@@ -76,8 +76,10 @@ impl Grid {
         // Sums are over all taps, with zeros where nothing is: one that is not finite may reach every output.
         let reaches_all = plan.has_infinite_taps(self.dtype, k);
         for (place, (value, bound)) in sums.values.iter_mut().zip(&mut sums.bounds).enumerate() {
-            bound.error += errors[place].abs();
-            if reaches_all || unknown.values[place] > 0.0 || !bound.error.is_finite() {
+            bound.error += errors.values[place].abs();
+            // Samples within their errors may add up to more than the largest number, of either sign.
+            let passes = errors.bounds[place].overflow;
+            if reaches_all || passes || unknown.values[place] > 0.0 || !bound.error.is_finite() {
                 *value = 0.0;
                 *bound = Bound { error: f64::INFINITY, overflow: true, nan: true };
             }
