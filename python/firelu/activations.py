@@ -15,7 +15,7 @@ _BIAS_ACT_GRADIENT = BoundOperator("BiasActGradient").run
 _SNAKE = BoundOperator("Snake").run
 _SNAKE_GRADIENT = BoundOperator("SnakeGradient").run
 
-#: What alpha is where nobody says another.
+#: The default of alpha.
 _ALPHA = 0.2
 
 
@@ -109,7 +109,7 @@ def snake(
     Args:
         x: array of any shape with the axis of the channels, such as (B, C, T).
         alpha: (C,), the frequencies; x's dtype, or float32 with a half x.
-        beta: (C,), the divisors; alpha where None.
+        beta: (C,), the divisors; alpha if None.
         logscale: whether exp(alpha) and exp(beta) are the frequencies and divisors.
         axis: the axis of the channels.
         out: an array of x's shape and dtype to write to; may be x itself.
@@ -140,7 +140,7 @@ def snake_gradient(
         x: the forward's input.
         dy: the gradient of the output, of x's shape and dtype.
         alpha: (C,), the frequencies.
-        beta: (C,), the divisors; alpha where None.
+        beta: (C,), the divisors; alpha if None.
         logscale: whether exp(alpha) and exp(beta) are the frequencies and divisors.
         axis: the axis of the channels.
         out: an array of x's shape and dtype to write the gradient of x to; may be dy itself.

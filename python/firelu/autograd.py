@@ -197,9 +197,9 @@ def grad(
     Args:
         outputs: a tensor or a sequence of them.
         inputs: tensors that require a gradient, leaves or not.
-        grad_outputs: what to start from, of each output's shape; ones where left out.
+        grad_outputs: what to start from, of each output's shape; ones by default.
         create_graph: record the pass too, so that its results can be differentiated again.
-        retain_graph: keep what the graph has saved for another pass; as ``create_graph`` where left out.
+        retain_graph: keep what the graph has saved for another pass; by default the same as ``create_graph``.
 
     Returns:
         A tensor for a single input, else a tuple; zeros where the outputs do not depend on an input.
@@ -262,7 +262,7 @@ def add_gradient_operators(
     Args:
         net: forward definitions, in the order they run.
         output_gradients: blob to the blob that holds its gradient, for the outputs to start from.
-        inputs: the blobs whose gradients are wanted; all where left out.
+        inputs: the blobs whose gradients are wanted; all by default.
 
     Returns:
         Definitions to run after the net. Their ``gradients`` attribute maps each blob that has a gradient to the
@@ -313,8 +313,8 @@ def register_operator(
         variadic: whether the last input may be repeated.
         inplace: pairs of an input's and an output's name that may be the same blob.
         infer: called with a list of (shape, dtype name) for the inputs, None where one is omitted, and the
-            arguments as keywords; gives a list of (shape, dtype) for the outputs. Left out, all inputs and outputs
-            have the first input's shape and dtype.
+            arguments as keywords; gives a list of (shape, dtype) for the outputs. By default all inputs
+            and outputs have the first input's shape and dtype.
         gradient: see `register_gradient`.
         replace: register it also where an operator of yours has this name, as in a notebook's cell that is run again.
             Later calls use the new one; built-in operators cannot be replaced.

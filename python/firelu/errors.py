@@ -10,7 +10,7 @@ class ShapeError(FireluError, ValueError):
 
 
 class DTypeError(FireluError, TypeError):
-    """A data type is not taken: firelu computes in float16, bfloat16, float32 and float64."""
+    """A data type is not accepted: firelu computes in float16, bfloat16, float32 and float64."""
 
 
 class ArgumentError(FireluError, ValueError):

@@ -74,8 +74,8 @@ def filtered_act(
         down: which activated samples are kept; an int or (x, y).
         pad: samples added after upsampling, negative to crop: an int, (before, after) for both axes, or
             (x0, x1, y0, y1).
-        alpha: the slope of "lrelu" where its argument is not positive; 0.2 where None.
-        gain: what the activation is multiplied by; that of `bias_act` where None.
+        alpha: the slope of "lrelu" where its argument is not positive; 0.2 if None.
+        gain: what the activation is multiplied by; that of `bias_act` if None.
         clamp: the largest size of an activated sample; None for any.
         flip_kernel: correlate with both kernels instead of convolving.
         border: what padding is filled with: "constant" (zeros), "edge", "reflect", "symmetric" or "wrap".
@@ -149,7 +149,7 @@ def filtered_snake(
     Args:
         x: (..., C, T).
         alpha: (C,), the frequencies.
-        beta: (C,), the divisors; alpha where None.
+        beta: (C,), the divisors; alpha if None.
         up_kernel: (K,) taps with the sum one, multiplied by ``ratio``; None for 6 * ratio Kaiser taps.
         down_kernel: (K,) taps after the activation; None for the same.
         ratio: by how much the signal is upsampled.

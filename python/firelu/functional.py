@@ -209,7 +209,7 @@ def _outer_square(taps: Tensor, computed: str) -> Tensor:
 def _widened(taps: Tensor, dtype: str) -> Tensor:
     """Give taps in a wider type, by operators that have a gradient.
 
-    A filter gives its result in the picture's type: of a picture that is a single one, the result is its kernel.
+    A filter gives its result in the image's type, and the result for an image of a single one is the kernel.
     """
     beyond = taps.shape[0] - 1
     like = _lend_shape("UpFirDn2d", "kernel", (*taps.shape, 1), "float32")
@@ -348,7 +348,7 @@ def upfirdn2d_kernel_gradient(
         flip_kernel: as in the forward.
         gain: as in the forward.
         border: as in the forward.
-        dtype: the kernel's dtype; float64 for a float64 x, else float32, where it is left out.
+        dtype: the kernel's dtype; by default float64 for a float64 x, else float32.
         out: an array of ``kernel_shape`` and ``dtype`` to write to.
 
     Returns:

@@ -201,7 +201,7 @@ def merged(page: str, rows: list[str], machine: str) -> str | None:
 def main(arguments: list[str]) -> int:
     """Print the table, or write it between its marks on a page."""
     parser = argparse.ArgumentParser(prog="python -m firelu.bench.resampling_cases", description=__doc__)
-    parser.add_argument("--side", type=int, default=SIDE, help=f"the side of the pictures ({SIDE})")
+    parser.add_argument("--side", type=int, default=SIDE, help=f"the side of the images ({SIDE})")
     parser.add_argument("--turns", type=int, default=7, help="how many turns (7)")
     parser.add_argument("--only", default="", metavar="TEXT", help='only rows with this text, such as "uint8"')
     parser.add_argument("--write", type=Path, metavar="PAGE", help="a page with the marks of the table")

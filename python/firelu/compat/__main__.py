@@ -29,13 +29,13 @@ def main(argv: Sequence[str]) -> int:
         "--torchvision",
         action=argparse.BooleanOptionalAction,
         default=True,
-        help="lend torchvision.transforms.functional_tensor, which basicsr imports, where torchvision has it no more",
+        help="provide torchvision.transforms.functional_tensor, which basicsr imports, if torchvision no longer has it",
     )
     parser.add_argument(
         "--no-mask-linear-clamp",
         action="store_false",
         dest="mask_linear_clamp",
-        help="bias_act's linear passes the gradient where clamp has clipped, as the published CUDA kernel does",
+        help="let bias_act's linear pass the gradient where clamp has clipped, as the published CUDA kernel does",
     )
     # What comes after the program's name is the program's.
     own = list(itertools.takewhile(lambda argument: argument.startswith("-"), argv))

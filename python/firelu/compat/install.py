@@ -161,14 +161,14 @@ _blocks = 0
 
 
 def install(*, torchvision: bool = False, mask_linear_clamp: bool | None = None) -> Replaced:
-    """Put firelu in the place of the projects' extensions and of their slow branches for the CPU.
+    """Replace the projects' extensions, and their slow code for the CPU, with firelu.
 
     Call it before or after the project is imported; a second call changes nothing. What is not one of those
-    extensions is left alone. Either all of it is done or, where an exception is raised, nothing.
+    extensions is left alone. It replaces everything or, if it raises an exception, nothing.
 
     Args:
-        torchvision: also lend ``torchvision.transforms.functional_tensor``, which torchvision 0.17 removed and basicsr
-            imports; only where it is missing.
+        torchvision: also provide ``torchvision.transforms.functional_tensor``, if it is missing: torchvision 0.17
+            removed it, and basicsr imports it.
         mask_linear_clamp: whether ``bias_act`` with act="linear" passes no gradient where ``clamp`` has clipped. None
             leaves it as it is, and it begins as True; False is what the published CUDA kernel does.
 

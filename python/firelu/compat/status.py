@@ -61,7 +61,7 @@ def status() -> Status:
 
 
 def doctor() -> str:
-    """Say what `install` has replaced or would replace among the imported modules, and what to do about troubles."""
+    """Say what `install` has replaced or would replace among the imported modules, and what to do about problems."""
     return "\n".join(lines(status()))
 
 
@@ -73,13 +73,13 @@ def lines(found: Status) -> list[str]:
         text += [f"- {change['what']} ({change['how']})" for change in found["replaced"]]
     else:
         text.append("off: firelu.compat.install(), or python -m firelu.compat script.py, turns it on.")
-        would = ", ".join(found["found"]) or "projects that are imported later; none is imported yet"
+        would = ", ".join(found["found"]) or "projects imported later; none is imported yet"
         text.append(f"It would serve {would}.")
     text += [f"Left alone: {each['what']}: {each['why']}." for each in found["left_alone"]]
     text += [f"Left to the project's own code: {each['what']}: {each['why']}." for each in found["fallbacks"]]
     if found["projects"]:
         text.append("Projects here: " + ", ".join(f"{name} {version}" for name, version in found["projects"].items()))
-    return [*text, *found["advice"], f"Troubles by their error message: {_PAGE}"]
+    return [*text, *found["advice"], f"Troubleshooting by error message: {_PAGE}"]
 
 
 def _projects() -> dict[str, str]:

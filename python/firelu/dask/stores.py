@@ -58,8 +58,8 @@ def write_pyramid(
         kernel: as in `firelu.resample`.
         border: as in `firelu.resample`.
         chunks: the length of the stored chunks along these axes; along the others it is 1.
-        axis_names: a letter for each axis, "tczyx" or the end of it where left out.
-        name: what the picture is called in the metadata.
+        axis_names: a letter for each axis, "tczyx" or the end of it by default.
+        name: the name of the image in the metadata.
         progress: called with the number of chunks that are stored, and of all there are.
 
     Returns:

@@ -30,8 +30,8 @@ that was never there: an alias. upfirdn2d filters and keeps every second pixel i
 others.
 
 The second row shows the alias alone, three times as strong; grey is none. Resampling is linear, so the alias is
-exactly what the detail that is too fine leaves in the result. The last row shows the spectra: where the alias reaches
-the signal, the two cannot be told apart any more. A longer kernel keeps more of the signal for about as little alias.
+exactly what the detail that is too fine leaves in the result. The last row shows the spectra: where the alias is as
+strong as the signal, nothing can separate the two. A longer kernel keeps more of the signal for about as little alias.
 """
 _BORDER = 16
 _PART = (slice(None), slice(None), slice(0, 200), slice(0, 240))  # about as large as it is drawn
@@ -72,7 +72,8 @@ def section(pictures: Pictures) -> Section:
     axes[2, -1].legend(frameon=False)
     caption = "Half the size: the result, the alias in it (x 3; grey is none), and the spectra of signal and alias."
     figure = pictures.plot("downsampling", plot, caption)
-    finding = "Alias, relative to the signal: " + ", ".join(f"{row[0]} {row[1]}" for row in table[1:]) + "."
+    finding = "Alias, relative to the signal (and signal that is kept): "
+    finding += ", ".join(f"{row[0]} {row[1]} ({row[2]})" for row in table[1:]) + "."
     return Section(
         "Smaller: aliases",
         _TEXT,
@@ -82,7 +83,7 @@ def section(pictures: Pictures) -> Section:
         gallery=gallery,
         hero=[
             replace(gallery[1], caption="every second pixel: false stripes"),
-            replace(gallery[3], caption="firelu: what is too fine becomes its mean"),
+            replace(gallery[3], caption="firelu: detail that is too fine is averaged"),
         ],
         summary=f"Half the size: the false pattern (alias) of nearest neighbour is at {table[1][1]} relative to the "
         f"image, that of firelu with [1, 3, 3, 1] at {table[3][1]}.",

@@ -138,7 +138,7 @@ _PAGE = Template("""<!doctype html>
   img { display: block; max-width: 100%; height: auto; background: #fff; border-radius: 6px; }
   .gallery { display: flex; flex-wrap: wrap; gap: 1rem; }
   .gallery figure { margin: 0; }
-  .own img { image-rendering: pixelated; border-radius: 0; }
+    .own img { object-fit: none; object-position: left top; border-radius: 0; } /* cropped, never scaled */
   .findings { border-left: 3px solid var(--mark); padding-left: 2rem; }
   pre { background: var(--soft); border: 1px solid var(--line); border-radius: 6px; padding: .8rem 1rem;
         white-space: pre-wrap; overflow-wrap: anywhere; font-size: .85rem; line-height: 1.45; }

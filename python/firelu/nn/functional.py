@@ -53,7 +53,7 @@ def snake(
     Args:
         input_: a tensor of any shape with the axis of the channels.
         alpha: (C,), the frequencies.
-        beta: (C,), the divisors; alpha where None.
+        beta: (C,), the divisors; alpha if None.
         logscale: whether exp(alpha) and exp(beta) are the frequencies and divisors.
         axis: the axis of the channels.
 

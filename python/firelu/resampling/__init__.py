@@ -1,4 +1,4 @@
-"""Resampling of pictures and arrays by rational factors, in the types they have."""
+"""Resampling of images and arrays by rational factors, without a change of type."""
 
 from .functions import pyramid, resample, resize
 

@@ -40,7 +40,7 @@ def resample(
         down: the denominator.
         axes: which axes; ``(0, 1)`` for images with the colours last, (H, W, 3).
         kernel: "box" (means over areas), "triangle", "cubic", "mitchell", "lanczos3" (any number of lobes) or "kaiser",
-            made as wide as shrinking asks for; or 1-D taps that sum to one, on a grid of ``up`` places for each sample.
+            widened as shrinking requires; or 1-D taps that sum to one, on a grid of ``up`` places for each sample.
         border: what lies beyond the ends: "reflect", "symmetric", "edge", "wrap" or "constant" (zeros), as `numpy.pad`.
         out: an array of the result's shape and x's dtype to write to.
 
@@ -150,7 +150,7 @@ def check_levels(levels: Any) -> int:
 
 
 def as_array(operator: str, x: Any) -> NumpyArray:
-    """Give x as an array of a type that is taken, or refuse it."""
+    """Give x as an array of an accepted type, or refuse it."""
     package = type(x).__module__.partition(".")[0]
     if package in ("torch", "dask"):
         use = f"firelu.{package}.{'pyramid' if (operator, package) == ('pyramid', 'dask') else 'resample'}"
@@ -164,7 +164,7 @@ def as_array(operator: str, x: Any) -> NumpyArray:
 
 
 def check_dtype(operator: str, dtype: Any) -> None:
-    """Refuse types that are not taken."""
+    """Refuse types that are not accepted."""
     if dtype.name not in DTYPES or not dtype.isnative:
         raise DTypeError(f"{operator}: x: got {dtype}, takes {', '.join(DTYPES[:-1])} or {DTYPES[-1]}")
 

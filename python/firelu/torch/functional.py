@@ -108,7 +108,7 @@ def snake(input: Tensor, alpha: Tensor, beta: Tensor | None = None, *, logscale:
     Args:
         input: any shape with the axis of the channels, such as (B, C, T).
         alpha: (C,), the frequencies.
-        beta: (C,), the divisors; alpha where None.
+        beta: (C,), the divisors; alpha if None.
         logscale: whether exp(alpha) and exp(beta) are the frequencies and divisors.
         axis: the axis of the channels.
 
