@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import PurePosixPath
 
 RESAMPLE = """
@@ -206,6 +207,11 @@ TRANSFORMERS = [
             return self.downsample(hidden_states)
     """,
 ]
+# Later releases put the model's name before each class, and have no other names any more.
+TRANSFORMERS_LATER = [
+    re.sub(r"\b(?:Torch)?(UpSample1d|DownSample1d|SnakeBeta|Activation1d)(?=[(:])", r"OmniModel\1", text)
+    for text in TRANSFORMERS
+]
 # Another name for the activation, the upsampling under a Hann window, parameters as (1, C, 1).
 DIFFUSERS = [
     RESAMPLE.partition("class LowPassFilter1d")[0],
@@ -252,6 +258,24 @@ DIFFUSERS = [
             hidden_states = hidden_states.reshape(shape[0], shape[1], -1)
             hidden_states = hidden_states + (beta + 1e-9).reciprocal() * torch.sin(alpha * hidden_states).pow(2)
             return hidden_states.reshape(shape)
+
+    class SnakeBeta(nn.Module):
+        def __init__(self, channels, eps=1e-9, logscale=True, use_beta=True):
+            super().__init__()
+            self.eps, self.logscale, self.use_beta = eps, logscale, use_beta
+            self.alpha = nn.Parameter(torch.zeros(channels))
+            if use_beta:
+                self.beta = nn.Parameter(torch.zeros(channels))
+
+        def forward(self, hidden_states, channel_dim=1):
+            calls.append("SnakeBeta")
+            shape = [1] * hidden_states.dim()
+            shape[channel_dim] = -1
+            alpha = self.alpha.view(shape)
+            beta = self.beta.view(shape) if self.use_beta else alpha
+            if self.logscale:
+                alpha, beta = torch.exp(alpha), torch.exp(beta)
+            return hidden_states + (1.0 / (beta + self.eps)) * torch.sin(hidden_states * alpha) ** 2
 
     class AntiAliasAct1d(nn.Module):
         def __init__(self, act_fn, ratio=2, kernel_size=12):

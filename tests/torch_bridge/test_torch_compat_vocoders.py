@@ -95,21 +95,54 @@ def test_a_load_of_something_else_stays(project):
         assert module.load()[0] == "theirs"
 
 
-def test_the_classes_of_transformers(tree):
+@pytest.mark.parametrize(
+    ("text", "prefix"), [(lookalike_vocoder.TRANSFORMERS, ""), (lookalike_vocoder.TRANSFORMERS_LATER, "OmniModel")]
+)
+def test_the_classes_of_transformers(tree, text, prefix):
     """No flag says that parameters are logarithms: the class is tried."""
-    import_module = tree({"modeling_omni.py": lookalike_vocoder.TRANSFORMERS})
+    import_module = tree({"modeling_omni.py": text})
     with firelu.compat.install() as replaced:
         omni = import_module("modeling_omni")
-        module = omni.TorchActivation1d(omni.SnakeBeta(3))
+        name = f"{prefix}Activation1d" if prefix else "TorchActivation1d"
+        snake = getattr(omni, f"{prefix}SnakeBeta")
+        module = getattr(omni, name)(snake(3))
         module(torch.randn(1, 3, 8))
         omni.calls.clear()
         check(module, logscale=True)
         assert set(omni.calls) <= {"UpSample1d", "DownSample1d", "SnakeBeta"}, "of the trial in float64"
-        assert "modeling_omni.TorchActivation1d.forward" in replaced
+        names = (name, *(f"{prefix}{each}" for each in ("SnakeBeta", "UpSample1d", "DownSample1d")))
+        assert {f"modeling_omni.{each}.forward" for each in names} <= set(replaced)
+        assert not any("modeling_omni" in each["what"] for each in firelu.compat.status()["left_alone"])
+        alone, x = snake(3).double(), torch.randn(1, 3, 8).double()
+        alone(x)
         omni.calls.clear()
+        torch.testing.assert_close(alone(x), plain_formulas.snake(x, alone.alpha, alone.beta, True))
+        assert omni.calls == []
+
+
+@pytest.mark.parametrize("use_beta", [False, True])
+@pytest.mark.parametrize("logscale", [False, True])
+def test_a_snake_with_another_argument(tree, logscale, use_beta):
+    """Where its other arguments have their defaults it is served, alone or between filters."""
+    vocoder = tree({"vocoder.py": lookalike_vocoder.DIFFUSERS})("vocoder")
+    snake = vocoder.SnakeBeta(3, logscale=logscale, use_beta=use_beta)
+    with torch.no_grad():
+        for parameter in snake.parameters():
+            parameter.add_(torch.tensor([0.5, 0.7, 0.9]))
+    x = torch.randn(3, 3, 3)
+    elsewhere = snake(x, channel_dim=2)
+    with firelu.compat.install():
+        snake(x)
+        vocoder.calls.clear()
+        torch.testing.assert_close(snake(x), plain_formulas.snake(x, *snake.parameters(), logscale=logscale))
+        torch.testing.assert_close(snake(x, 1), snake(x))
+        assert vocoder.calls == []
+        with pytest.warns(RuntimeWarning, match=r"called with other arguments than \(1,\)"):
+            torch.testing.assert_close(snake(x, channel_dim=2), elsewhere)
+        module = vocoder.AntiAliasAct1d(snake)
+        check(module, logscale, up=plain_formulas.hann_taps(), offset=14)
         torch.testing.assert_close(
-            module.act(torch.ones(1, 3, 2).double()),
-            plain_formulas.snake(torch.ones(1, 3, 2).double(), module.act.alpha, module.act.beta, True),
+            torch.compile(snake, fullgraph=True, backend="aot_eager")(x.double(), channel_dim=2), elsewhere.double()
         )
 
 

@@ -12,7 +12,7 @@ from types import ModuleType
 
 from ..offering import is_offered
 from .base import Finding, Recogniser, Replacements, left
-from .classes import ACTIVATION, DOWNSAMPLE, SNAKE, UPSAMPLE
+from .classes import ACTIVATION, DOWNSAMPLE, SNAKE, UPSAMPLE, KnownModule
 from .extensions import EXTENSIONS, FUSED_ACT, PLUGINS, UPFIRDN2D, Builder, Extension, PluginCache, VocoderLoader
 from .functions import Form, KnownFunction
 
@@ -62,6 +62,8 @@ _BY_NAME: dict[str, list[Recogniser]] = {}
 for _recogniser in RECOGNISERS:
     for _name in _recogniser.names:
         _BY_NAME.setdefault(_name, []).append(_recogniser)
+#: What the names of known classes end with.
+_ENDINGS = tuple({name for known in RECOGNISERS if isinstance(known, KnownModule) for name in known.names})
 
 
 def find(module: ModuleType) -> Iterator[Finding]:
@@ -69,6 +71,9 @@ def find(module: ModuleType) -> Iterator[Finding]:
     # A module that is loaded on first use is not loaded by looking.
     namespace = object.__getattribute__(module, "__dict__")
     names = _BY_NAME.keys() & namespace.keys()
+    if "torch" in namespace or "nn" in namespace:  # who defines modules has one of these
+        longer = [name for name in list(namespace) if isinstance(name, str) and name.endswith(_ENDINGS)]
+        names |= {ending for ending in _ENDINGS if any(name.endswith(ending) for name in longer)}
     if not names or str(namespace.get("__name__")).partition(".")[0] == "firelu" or is_offered(module):
         return
     present = [recogniser for name in sorted(names) for recogniser in _BY_NAME[name]]
@@ -76,5 +81,5 @@ def find(module: ModuleType) -> Iterator[Finding]:
         try:
             yield from list(recogniser.find(module))
         except Exception as error:
-            name = next(name for name in recogniser.names if name in namespace)
+            name = next(name for name in recogniser.names if name in names)
             yield left(f"{namespace.get('__name__')}.{name}", f"looking at it raised {error!r}")

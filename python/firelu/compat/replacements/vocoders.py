@@ -194,11 +194,15 @@ class Activations:
         return self._served(what, original, partial(plan_downsampling, serve))
 
     def _served(self, what: str, original: _Function, plan: Callable[[Any], Plan]) -> _Function:
-        def forward(module: Any, x: Any) -> Any:
+        defaults = getattr(original, "__defaults__", None) or ()
+
+        def forward(module: Any, x: Any, *others: Any) -> Any:
             # A trial wants the project's own code, and what is being compiled is fused by the compiler.
             if torch.compiler.is_compiling() or getattr(self._trial, "under_way", False):
-                return original(module, x)
+                return original(module, x, *others)
             why = "" if served(x) else why_not("input", x)
+            if not why and not all(map(_same, others, defaults)):
+                why = f"it was called with other arguments than {defaults}"
             if not why and x.dim() != 3:
                 why = f"input: got {x.dim()} dimensions, takes 3"
             if not why:
@@ -216,7 +220,7 @@ class Activations:
                 except UnknownFormError as reason:
                     why = str(reason)
             tell(self._fallbacks, what, why)
-            return original(module, x)
+            return original(module, x, *others)
 
         return forward
 
@@ -274,6 +278,11 @@ def _sample(module: nn.Module) -> tuple[nn.Module, Tensor]:
             values["_modules"]["act"] = owner
     place = torch.arange(channels * _LENGTH, dtype=torch.float64).reshape(1, channels, _LENGTH)
     return sample, (1.7 * torch.sin(1 + place * 0.77)).to(dtype)
+
+
+def _same(given: object, default: object) -> bool:
+    """Tell whether an argument is its default; arrays are not compared number by number."""
+    return given is default or (type(given) is type(default) in (bool, int, float, str) and given == default)
 
 
 def _untouched(module: Any) -> bool:
