@@ -16,10 +16,8 @@ template <typename C> struct WithSlope {
     C value, slope;
 };
 template <typename C> __device__ __forceinline__ WithSlope<C> logistic_with_slope(C t) {
-    const Logistic<C> l = logistic(t);
-    const C lesser = l.value();
-    const C greater = C(1.0) - lesser;
-    return {t > C(0.0) ? greater : lesser, l.times(greater)};
+    const Logistics<C> l = logistics(t);
+    return {t > C(0.0) ? l.greater : l.lesser(), l.lesser_times(l.greater)};
 }
 
 template <typename C> __device__ __forceinline__ C value_at(i32 activation, C alpha, C t) {
@@ -28,21 +26,12 @@ template <typename C> __device__ __forceinline__ C value_at(i32 activation, C al
     case RELU: return at_least(t, C(0.0));
     case LRELU: return t > C(0.0) ? t : t * alpha;
     case TANH: return hyperbolic_tangent(t);
-    case SIGMOID: return logistic_with_slope(t).value;
-    case ELU: return C(0.0) > t ? exponential_less_one(t).value : t;
-    case SELU: {
-        const WithLow<C> e = exponential_less_one(t);
-        const C negative = fused(e.value, selu_negative<C>(), e.low * selu_negative<C>());
-        return C(0.0) > t ? negative : t * selu_positive<C>();
-    }
-    case SOFTPLUS: {
-        const C rest = log1p_exp(t);
-        return t > C(0.0) ? t + rest : rest;
-    }
-    default: {
-        const Logistic<C> l = logistic(t);
-        return t > C(0.0) ? t * (C(1.0) - l.value()) : l.times(bounded(t));
-    }
+    case SIGMOID: return logistic(t);
+    case ELU: return C(0.0) > t ? exponential_less_one(t) : t;
+    case SELU:
+        return C(0.0) > t ? exponential_less_one_times(t, selu_negative<C>()) : t * selu_positive<C>();
+    case SOFTPLUS: return softplus(t);
+    default: return swish(t);
     }
 }
 
@@ -67,19 +56,19 @@ template <typename C> __device__ __forceinline__ C derivative_at(const Activatio
         const C slope = hyperbolic_tangent_slope(t);
         return first ? slope : slope * series_at(p.factor, p.factor_length, hyperbolic_tangent(t));
     }
-    case ELU: return C(0.0) > t ? exponential(t) : first ? C(1.0) : C(0.0);
-    case SELU: return C(0.0) > t ? exponential(t) * selu_negative<C>() : first ? selu_positive<C>() : C(0.0);
+    case ELU: return C(0.0) > t ? exponential_of_negative(t) : first ? C(1.0) : C(0.0);
+    case SELU: return C(0.0) > t ? exponential_of_negative(t) * selu_negative<C>() : first ? selu_positive<C>() : C(0.0);
     default: break;
     }
     if (p.activation == SWISH && first) {
-        const Logistic<C> l = logistic(t);
-        const C limited = bounded(t), greater = C(1.0) - l.value();
+        const Logistics<C> l = logistics(t);
+        const C limited = bounded(t);
         // Where the logistic function is small, it is multiplied in last.
-        const C negative = l.times(fused(limited, greater, C(1.0)));
-        return limited > C(0.0) ? fused(limited, l.times(greater), greater) : negative;
+        const C negative = l.lesser_times(fused(limited, l.greater, C(1.0)));
+        return limited > C(0.0) ? fused(limited, l.lesser_times(l.greater), l.greater) : negative;
     }
+    if (p.activation == SOFTPLUS && first) return logistic(t);
     const WithSlope<C> l = logistic_with_slope(t);
-    if (p.activation == SOFTPLUS && first) return l.value;
     if (p.activation == SIGMOID && first) return l.slope;
     const C factor = series_at(p.factor, p.factor_length, l.value);
     if (p.activation != SWISH) return l.slope * factor;

@@ -22,12 +22,12 @@ __device__ __forceinline__ double with_sign_of(double x, double sign) {
 // What is added to a number to round it to a whole one, whose bits are then the lowest of the sum.
 template <typename C> __device__ __forceinline__ C shifter() { return sizeof(C) == 4 ? C(12582912.0) : C(6755399441055744.0); }
 
-__device__ __forceinline__ float power(float n) {
-    return __uint_as_float((__float_as_uint(n + shifter<float>()) << 23) + 0x3f800000u);
+// 2^n, a normal number, of a whole n moved by the shifter.
+__device__ __forceinline__ float power(float moved) {
+    return __uint_as_float((__float_as_uint(moved) << 23) + 0x3f800000u);
 }
-__device__ __forceinline__ double power(double n) {
-    return __longlong_as_double(
-        i64((u64(__double_as_longlong(n + shifter<double>())) << 52) + 0x3ff0000000000000ULL));
+__device__ __forceinline__ double power(double moved) {
+    return __longlong_as_double(i64((u64(__double_as_longlong(moved)) << 52) + 0x3ff0000000000000ULL));
 }
 
 template <typename C> __device__ __forceinline__ C horner(C, double last) { return C(last); }
@@ -37,128 +37,146 @@ template <typename C, typename... Rest> __device__ __forceinline__ C horner(C x,
 
 // (e^r - 1 - r) / r².
 __device__ __forceinline__ float exp_series(float r) {
-    return horner(r, 0.5, 0.1666666716337204, 0.04166635125875473, 0.00833327230066061, 0.0013941311044618487,
-                  0.00019914597214665264);
+    return horner(r, 0.4999999701976776, 0.1666654497385025, 0.04166743904352188, 0.00836645346134901,
+                  0.0013870554976165295);
 }
 __device__ __forceinline__ double exp_series(double r) {
     return horner(r, 0.5, 0.16666666666666677, 0.0416666666666667, 0.008333333333321341, 0.0013888888888866334,
                   0.000198412698869455, 2.4801587361561615e-05, 2.755724330728849e-06, 2.755724189526622e-07,
                   2.5109375844076164e-08, 2.0924711595698815e-09);
 }
-// (atanh(s) / s - 1) / s², of s².
-__device__ __forceinline__ float atanh_series(float square) {
-    return horner(square, 0.3333320617675781, 0.2001088708639145, 0.1399877667427063, 0.14016835391521454);
+// (ln(1 + e) - e) / e².
+__device__ __forceinline__ float log_series(float e) {
+    return horner(e, -0.4999993145465851, 0.33330464363098145, -0.24958020448684692, 0.1969212144613266,
+                  -0.15344977378845215, 0.10661371052265167, -0.0574604831635952, 0.02008846029639244,
+                  -0.003291074186563492);
 }
-__device__ __forceinline__ double atanh_series(double square) {
-    return horner(square, 0.3333333333333316, 0.20000000000076873, 0.1428571427410927, 0.11111111975103515,
-                  0.09090872266842104, 0.07693274115143921, 0.06650556959515515, 0.06052530338158536,
-                  0.04172138318583678, 0.08505657691024297);
+__device__ __forceinline__ double log_series(double e) {
+    return horner(e, -0.5, 0.33333333333332466, -0.2499999999987205, 0.1999999999247163, -0.1666666643097834,
+                  0.14285709745445543, -0.12499941281507687, 0.11110571142855806, -0.09996324347550137,
+                  0.09071835292534261, -0.0825618541627825, 0.07444817019942226, -0.06504010366036855,
+                  0.053223522460321214, -0.03912505115233944, 0.024682950191684934, -0.012732150528247672,
+                  0.005081090478548994, -0.0014569248473329174, 0.000265295970542531, -2.2938856818471438e-05);
 }
 
-// x = n ln 2 + r, and e^r - 1 with its rounding error.
+// The exponent that powers of two are moved by, where results may be subnormal, and its power.
+template <typename C> __device__ __forceinline__ C moved_by() { return sizeof(C) == 4 ? C(48.0) : C(400.0); }
+template <typename C> __device__ __forceinline__ C scale() { return power(shifter<C>() + moved_by<C>()); }
+template <typename C> __device__ __forceinline__ C back() { return power(shifter<C>() - moved_by<C>()); }
+
+// x = n ln 2 + r; `n` is moved by the shifter.
 template <typename C> struct Reduced {
-    C n, expm1, low;
+    C n, r;
+    __device__ __forceinline__ C expm1() const { return fused(r * r, exp_series(r), r); }
 };
-template <typename C> __device__ __forceinline__ Reduced<C> reduced(C x) {
-    const C n = fused(x, C(1.4426950408889634), shifter<C>()) - shifter<C>();
+template <typename C> __device__ __forceinline__ Reduced<C> reduced_to(C x, C moved, C shift) {
+    const C n = moved - shift;
     const C upper = sizeof(C) == 4 ? C(0.693145751953125) : C(0.6931471805601177);
     const C lower = sizeof(C) == 4 ? C(1.428606765330187e-06) : C(-1.7239444525614835e-13);
-    const C r = fused(n, -lower, fused(n, -upper, x));
-    const C rest = r * r * exp_series(r);
-    const C expm1 = r + rest;
-    return {n, expm1, r - expm1 + rest};
+    return {moved, fused(n, -lower, fused(n, -upper, x))};
+}
+// The power of n is moved by so many exponents.
+template <typename C> __device__ __forceinline__ Reduced<C> reduced(C x, C by) {
+    const C shift = shifter<C>() + by;
+    return reduced_to(x, fused(x, C(1.4426950408889634), shift), shift);
 }
 template <typename C> __device__ __forceinline__ C lowest() { return sizeof(C) == 4 ? C(-120.0) : C(-760.0); }
-
-// A power of two in two factors, of which the first is a normal number.
-template <typename C> struct Powers {
-    C first, second;
-};
-template <typename C> __device__ __forceinline__ Powers<C> powers(C n) {
-    const C limit = sizeof(C) == 4 ? C(100.0) : C(1000.0);
-    const C first = at_most(at_least(n, -limit), limit);
-    return {power(first), power(n - first)};
-}
+template <typename C> __device__ __forceinline__ C highest() { return sizeof(C) == 4 ? C(20.0) : C(40.0); }
+template <typename C> __device__ __forceinline__ C lowest_less_one() { return sizeof(C) == 4 ? C(-30.0) : C(-60.0); }
 
 template <typename C> __device__ __forceinline__ C exponential(C x) {
     x = at_most(at_least(x, lowest<C>()), sizeof(C) == 4 ? C(89.5) : C(710.5));
-    const Reduced<C> r = reduced(x);
-    const Powers<C> p = powers(r.n);
-    return (r.expm1 + r.low + C(1.0)) * p.first * p.second;
+    const Reduced<C> r = reduced(x, C(0.0));
+    // The power in two factors, of which the first is a normal number.
+    const C limit = sizeof(C) == 4 ? C(100.0) : C(1000.0);
+    const C first = at_most(at_least(r.n, shifter<C>() - limit), shifter<C>() + limit);
+    return (r.expm1() + C(1.0)) * power(first) * power(r.n - first + shifter<C>());
 }
 
-// A number and what its rounding lost.
-template <typename C> struct WithLow {
-    C value, low;
-};
-
-// e^x - 1 where x is not positive.
-template <typename C> __device__ __forceinline__ WithLow<C> exponential_less_one(C x) {
-    const Reduced<C> r = reduced(at_least(x, C(-80.0)));
+// e^x where x is not positive.
+template <typename C> __device__ __forceinline__ C exponential_of_negative(C x) {
+    const Reduced<C> r = reduced(at_least(x, lowest<C>()), moved_by<C>());
     const C two_to_n = power(r.n);
-    const C whole = two_to_n - C(1.0), part = r.expm1 * two_to_n;
-    const C sum = whole + part;
-    const C whole_low = two_to_n - (whole + C(1.0));
-    return {sum, fused(r.low, two_to_n, whole - sum + part + whole_low)};
+    return fused(r.expm1(), two_to_n, two_to_n) * back<C>();
 }
 
-// A quotient with what the division lost; `constant + slope * divisor` is about one over the divisor.
-template <typename C>
-__device__ __forceinline__ WithLow<C> quotient(WithLow<C> numerator, WithLow<C> divisor, C constant, C slope) {
-    const C value = numerator.value / divisor.value;
-    const C negative = C(0.0) - value;
-    const C remainder =
-        fused(negative, divisor.low, fused(negative, divisor.value, numerator.value)) + numerator.low;
-    return {value, remainder * fused(divisor.value, slope, constant)};
+// e^x - 1 where x is not positive, and that times a factor.
+template <typename C> __device__ __forceinline__ C exponential_less_one(C x) {
+    const Reduced<C> r = reduced(at_least(x, lowest_less_one<C>()), C(0.0));
+    const C two_to_n = power(r.n);
+    return fused(r.expm1(), two_to_n, two_to_n - C(1.0));
+}
+template <typename C> __device__ __forceinline__ C exponential_less_one_times(C x, C factor) {
+    const Reduced<C> r = reduced(at_least(x, lowest_less_one<C>()), C(0.0));
+    const C two_to_n = power(r.n) * factor;
+    const C rest = r.r * r.r * exp_series(r.r);
+    const C expm1 = r.r + rest;
+    const C low = r.r - expm1 + rest;
+    return fused(expm1, two_to_n, fused(low, two_to_n, two_to_n - factor));
 }
 
-// 1 / (1 + e^|t|), a number times a power of two.
-template <typename C> struct Logistic {
-    C unscaled;
-    Powers<C> scale;
-    __device__ __forceinline__ C value() const { return unscaled * scale.first * scale.second; }
-    __device__ __forceinline__ C times(C factor) const { return unscaled * factor * scale.first * scale.second; }
+// 1 / (1 + e^-x) times a power of two.
+template <typename C> __device__ __forceinline__ C scaled_logistic(C x) {
+    const Reduced<C> r = reduced(-x, -moved_by<C>());
+    const C two_to_n = power(r.n), one = back<C>();
+    const C rest = r.expm1() * two_to_n;
+    const C inverse = C(1.0) / (two_to_n + one + rest);
+    const C remainder = fused(-inverse, rest, fused(-inverse, one, fused(-inverse, two_to_n, C(1.0))));
+    return fused(remainder, inverse, inverse);
+}
+template <typename C> __device__ __forceinline__ C logistic(C t) {
+    return scaled_logistic(at_most(at_least(t, lowest<C>()), highest<C>())) * back<C>();
+}
+template <typename C> __device__ __forceinline__ C swish(C t) {
+    const C x = at_least(t, lowest<C>());
+    const C product = scaled_logistic(x) * x * back<C>();
+    return t > highest<C>() ? t : product;
+}
+
+// The logistic functions of -|t| and of |t|.
+template <typename C> struct Logistics {
+    C exponential, inverse, greater;
+    __device__ __forceinline__ C lesser() const { return exponential * inverse; }
+    __device__ __forceinline__ C lesser_times(C factor) const { return exponential * factor * inverse; }
 };
-template <typename C> __device__ __forceinline__ Logistic<C> logistic(C t) {
-    const Reduced<C> r = reduced(at_least(C(0.0) - magnitude(t), lowest<C>()));
-    const Powers<C> scale = powers(r.n);
-    const C numerator = C(1.0) + r.expm1;
-    const C low = r.expm1 - (numerator - C(1.0)) + r.low;
-    const C small = numerator * scale.first;
-    const C divisor = C(1.0) + small;
-    const C divisor_low = small - (divisor - C(1.0));
-    const WithLow<C> result = quotient<C>({numerator, low}, {divisor, divisor_low}, C(1.457), C(-0.5));
-    return {result.value + result.low, scale};
+template <typename C> __device__ __forceinline__ Logistics<C> logistics(C t) {
+    const Reduced<C> r = reduced(at_least(-magnitude(t), lowest<C>()), moved_by<C>());
+    const C two_to_n = power(r.n), one = scale<C>();
+    const C exponential = fused(r.expm1(), two_to_n, two_to_n);
+    const C inverse = C(1.0) / (exponential + one);
+    return {exponential, inverse, inverse * one};
 }
 
-// ln(1 + e^-|t|).
-template <typename C> __device__ __forceinline__ C log1p_exp(C t) {
-    const Reduced<C> r = reduced(at_least(C(0.0) - magnitude(t), lowest<C>()));
-    const Powers<C> scale = powers(r.n);
-    const C numerator = C(1.0) + r.expm1;
-    const C low = r.expm1 - (numerator - C(1.0)) + r.low;
-    const C small = numerator * scale.first;
-    const C divisor = C(2.0) + small;
-    const C divisor_low = small - (divisor - C(2.0));
-    const WithLow<C> s = quotient<C>({numerator, low}, {divisor, divisor_low}, C(0.8266), C(-1.0 / 6.0));
-    const C scaled = s.value * scale.first;
-    const C square = scaled * scaled;
-    const C series = square * atanh_series(square);
-    const C half = s.value + fused(s.value, series, s.low);
-    return (half + half) * scale.first * scale.second;
+// ln(1 + e^t).
+template <typename C> __device__ __forceinline__ C softplus(C t) {
+    const Reduced<C> r = reduced(at_least(-magnitude(t), lowest<C>()), moved_by<C>());
+    const C two_to_n = power(r.n), expm1 = r.expm1();
+    const C number = C(1.0) + expm1;
+    const C lost = expm1 - (number - C(1.0));
+    const C unmoved = two_to_n * back<C>();
+    const C e = number * unmoved;
+    const C rest = fused(number * e, log_series(e), lost * fused(e, C(-0.5), C(1.0)));
+    const C logarithm = number + rest;
+    const C low = number - logarithm + rest;
+    return fused(low, unmoved, at_least(t, C(0.0))) + logarithm * two_to_n * back<C>();
 }
 
 template <typename C> __device__ __forceinline__ C hyperbolic_tangent(C t) {
-    const WithLow<C> e = exponential_less_one(C(-2.0) * magnitude(t));
-    const C divisor = C(2.0) + e.value;
-    const C divisor_low = e.value - (divisor - C(2.0)) + e.low;
-    const WithLow<C> result =
-        quotient<C>({C(0.0) - e.value, C(0.0) - e.low}, {divisor, divisor_low}, C(1.457), C(-0.5));
-    return with_sign_of(result.value + result.low, t);
+    const C x = at_least(C(-2.0) * magnitude(t), sizeof(C) == 4 ? C(-18.5) : C(-40.0));
+    const C least = shifter<C>() + (sizeof(C) == 4 ? C(-23.0) : C(-52.0));
+    const C moved = at_least(fused(x, C(1.4426950408889634), shifter<C>()), least);
+    const Reduced<C> r = reduced_to(x, moved, shifter<C>());
+    const C two_to_n = power(r.n);
+    const C rest = r.expm1() * two_to_n;
+    const C less = C(1.0) - two_to_n, more = C(1.0) + two_to_n;
+    const C divisor = more + rest;
+    const C quotient = (less - rest) / divisor;
+    const C remainder = fused(-rest, quotient, fused(-quotient, more, less) - rest);
+    return with_sign_of(fused(remainder, fused(divisor, C(-0.5), C(1.457)), quotient), t);
 }
 
 // 4 e / (1 + e)² of e = e^(-2 |t|).
 template <typename C> __device__ __forceinline__ C hyperbolic_tangent_slope(C t) {
-    const Logistic<C> l = logistic(t + t);
-    return l.times(C(4.0) * (C(1.0) - l.value()));
+    const Logistics<C> l = logistics(t + t);
+    return l.lesser_times(l.greater * C(4.0));
 }

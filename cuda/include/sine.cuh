@@ -10,7 +10,7 @@ template <typename C> struct Angle {
 
 // (sin²(r) - r²) / r⁴, of r².
 __device__ __forceinline__ float square_series(float square) {
-    return horner(square, -0.333333283662796, 0.04444369301199913, -0.0031710690818727016, 0.0001345218624919653);
+    return horner(square, -0.333333283662796, 0.04444370046257973, -0.003171108663082123, 0.00013456963642966002);
 }
 __device__ __forceinline__ double square_series(double square) {
     return horner(square, -0.3333333333333333, 0.044444444444444224, -0.0031746031745992433, 0.00014109347439329224,
@@ -28,18 +28,14 @@ __device__ __forceinline__ double double_series(double square) {
 }
 
 template <typename C> __device__ __forceinline__ Angle<C> of_reduced(C r, C low, bool is_odd) {
-    const C twice = r + r, twice_low = low + low;
     const C square = r * r;
-    C square_low = fused(twice, low, fused(r, r, C(0.0) - square));
+    C square_low = fused(r + r, low, fused(r, r, -square));
     square_low = square_low * fused(square, C(-2.0 / 3.0), C(1.0));
     const C rest = fused(square * square, square_series(square), square_low);
-    const C sine_squared = square + rest;
-    const C complement = C(1.0) - square, one_less = C(1.0) - (C(1.0) - square) - square;
-    const C cosine_squared = complement + (one_less - rest);
-    const C cosine = fused(square, C(-2.0), C(1.0));
-    const C series = fused(twice * square, double_series(square), twice_low * cosine);
-    const C sine = twice + series;
-    return {is_odd ? cosine_squared : sine_squared, is_odd ? C(0.0) - sine : sine};
+    const C whole = r + low;
+    const C twice = whole + whole;
+    const C sine = fused(twice * square, double_series(square), twice);
+    return {is_odd ? C(1.0) - square - rest : square + rest, is_odd ? -sine : sine};
 }
 
 // One of some words; zero beyond them. Chosen, not indexed: a table would be local memory.
@@ -138,7 +134,7 @@ template <typename C> __device__ __forceinline__ Angle<C> angle_of(C z) {
     const C third = sizeof(C) == 4 ? C(1.7151245100058819e-15) : C(1.4973849048591698e-33);
     const C upper = fused(n, first, z);
     const C product = n * second;
-    const C product_low = fused(n, second, C(0.0) - product);
+    const C product_low = fused(n, second, -product);
     const C r = upper + product;
     const C of_product = r - upper;
     const C lost = upper - (r - of_product) + (product - of_product);

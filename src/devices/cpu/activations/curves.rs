@@ -1,7 +1,7 @@
 //! The activations themselves: each value and each derivative of one number.
 
 use super::series::Order;
-use crate::functions::{exp, expm1, log1p_exp, logistic, tanh, tanh_slope};
+use crate::functions::{exp_of_negative, expm1, expm1_times, logistic, logistics, softplus, swish, tanh, tanh_slope};
 use crate::simd::Lane;
 use firelu_core::dtype::Compute;
 
@@ -155,19 +155,17 @@ impl<C: Compute> Curve<C> for Tanh {
     }
 }
 
-/// The logistic function and its derivative.
+/// The logistic function and its derivative, with which higher ones begin.
 #[inline(always)]
 fn logistic_with_slope<C: Compute, L: Lane<C>>(t: L) -> (L, L) {
-    let logistic = logistic(t);
-    let lesser = logistic.value();
-    let greater = number(t, 1.0).sub(lesser);
-    (t.where_positive(greater, lesser), logistic.times(greater))
+    let logistics = logistics(t);
+    (t.where_positive(logistics.greater, logistics.lesser()), logistics.lesser_times(logistics.greater))
 }
 
 impl<C: Compute> Curve<C> for Sigmoid {
     #[inline(always)]
     fn value<L: Lane<C>>(self, t: L) -> L {
-        logistic_with_slope(t).0
+        logistic(t)
     }
     #[inline(always)]
     fn slope<L: Lane<C>>(self, t: L) -> L {
@@ -183,15 +181,15 @@ impl<C: Compute> Curve<C> for Sigmoid {
 impl<C: Compute> Curve<C> for Elu {
     #[inline(always)]
     fn value<L: Lane<C>>(self, t: L) -> L {
-        where_negative(t, expm1(t).0, t)
+        where_negative(t, expm1(t), t)
     }
     #[inline(always)]
     fn slope<L: Lane<C>>(self, t: L) -> L {
-        where_negative(t, exp(t), number(t, 1.0))
+        where_negative(t, exp_of_negative(t), number(t, 1.0))
     }
     #[inline(always)]
     fn derivative<L: Lane<C>>(self, t: L, _: &Order<C>) -> L {
-        where_negative(t, exp(t), number(t, 0.0))
+        where_negative(t, exp_of_negative(t), number(t, 0.0))
     }
 }
 
@@ -202,28 +200,26 @@ const SELU_NEGATIVE: f64 = 1.0507009873554805 * 1.6732632423543773;
 impl<C: Compute> Curve<C> for Selu {
     #[inline(always)]
     fn value<L: Lane<C>>(self, t: L) -> L {
-        let ((value, low), factor) = (expm1(t), number(t, SELU_NEGATIVE));
-        where_negative(t, value.mul_add(factor, low.mul(factor)), t.mul(number(t, SELU)))
+        where_negative(t, expm1_times(t, SELU_NEGATIVE), t.mul(number(t, SELU)))
     }
     #[inline(always)]
     fn slope<L: Lane<C>>(self, t: L) -> L {
-        where_negative(t, exp(t).mul(number(t, SELU_NEGATIVE)), number(t, SELU))
+        where_negative(t, exp_of_negative(t).mul(number(t, SELU_NEGATIVE)), number(t, SELU))
     }
     #[inline(always)]
     fn derivative<L: Lane<C>>(self, t: L, _: &Order<C>) -> L {
-        where_negative(t, exp(t).mul(number(t, SELU_NEGATIVE)), number(t, 0.0))
+        where_negative(t, exp_of_negative(t).mul(number(t, SELU_NEGATIVE)), number(t, 0.0))
     }
 }
 
 impl<C: Compute> Curve<C> for Softplus {
     #[inline(always)]
     fn value<L: Lane<C>>(self, t: L) -> L {
-        let rest = log1p_exp(t);
-        t.where_positive(t.add(rest), rest)
+        softplus(t)
     }
     #[inline(always)]
     fn slope<L: Lane<C>>(self, t: L) -> L {
-        logistic_with_slope(t).0
+        logistic(t)
     }
     #[inline(always)]
     fn derivative<L: Lane<C>>(self, t: L, order: &Order<C>) -> L {
@@ -241,18 +237,15 @@ fn bounded<C: Compute, L: Lane<C>>(t: L) -> L {
 impl<C: Compute> Curve<C> for Swish {
     #[inline(always)]
     fn value<L: Lane<C>>(self, t: L) -> L {
-        let logistic = logistic(t);
-        let greater = number(t, 1.0).sub(logistic.value());
-        t.where_positive(t.mul(greater), logistic.times(bounded(t)))
+        swish(t)
     }
     #[inline(always)]
     fn slope<L: Lane<C>>(self, t: L) -> L {
-        let logistic = logistic(t);
-        let (one, t) = (number(t, 1.0), bounded(t));
-        let greater = one.sub(logistic.value());
+        let logistics = logistics(t);
+        let (greater, t) = (logistics.greater, bounded(t));
         // Where the logistic function is small, it is multiplied in last.
-        let negative = logistic.times(t.mul_add(greater, one));
-        t.where_positive(t.mul_add(logistic.times(greater), greater), negative)
+        let negative = logistics.lesser_times(t.mul_add(greater, number(t, 1.0)));
+        t.where_positive(t.mul_add(logistics.lesser_times(greater), greater), negative)
     }
     #[inline(always)]
     fn derivative<L: Lane<C>>(self, t: L, order: &Order<C>) -> L {

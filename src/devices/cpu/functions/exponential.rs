@@ -1,12 +1,12 @@
 //! The exponential and what is made of it.
 
-use super::{number, of, polynomial, power};
+use super::{negative, number, of, polynomial};
 use crate::simd::{Lane, shifter};
 use firelu_core::dtype::Compute;
 
 /// `(e^r - 1 - r) / r²` for |r| up to ln 2 / 2.
 const EXP32: &[f64] =
-    &[0.5, 0.1666666716337204, 0.04166635125875473, 0.00833327230066061, 0.0013941311044618487, 0.00019914597214665264];
+    &[0.4999999701976776, 0.1666654497385025, 0.04166743904352188, 0.00836645346134901, 0.0013870554976165295];
 const EXP64: &[f64] = &[
     0.5,
     0.16666666666666677,
@@ -20,40 +20,104 @@ const EXP64: &[f64] = &[
     2.5109375844076164e-08,
     2.0924711595698815e-09,
 ];
-/// `(atanh(s) / s - 1) / s²`, of s², for s up to 1/3.
-const ATANH32: &[f64] = &[0.3333320617675781, 0.2001088708639145, 0.1399877667427063, 0.14016835391521454];
-const ATANH64: &[f64] = &[
-    0.3333333333333316,
-    0.20000000000076873,
-    0.1428571427410927,
-    0.11111111975103515,
-    0.09090872266842104,
-    0.07693274115143921,
-    0.06650556959515515,
-    0.06052530338158536,
-    0.04172138318583678,
-    0.08505657691024297,
+/// `(ln(1 + e) - e) / e²` for e from 0 to 1.
+const LOG32: &[f64] = &[
+    -0.4999993145465851,
+    0.33330464363098145,
+    -0.24958020448684692,
+    0.1969212144613266,
+    -0.15344977378845215,
+    0.10661371052265167,
+    -0.0574604831635952,
+    0.02008846029639244,
+    -0.003291074186563492,
+];
+const LOG64: &[f64] = &[
+    -0.5,
+    0.33333333333332466,
+    -0.2499999999987205,
+    0.1999999999247163,
+    -0.1666666643097834,
+    0.14285709745445543,
+    -0.12499941281507687,
+    0.11110571142855806,
+    -0.09996324347550137,
+    0.09071835292534261,
+    -0.0825618541627825,
+    0.07444817019942226,
+    -0.06504010366036855,
+    0.053223522460321214,
+    -0.03912505115233944,
+    0.024682950191684934,
+    -0.012732150528247672,
+    0.005081090478548994,
+    -0.0014569248473329174,
+    0.000265295970542531,
+    -2.2938856818471438e-05,
 ];
 
-/// `x = n ln 2 + r`, and `e^r - 1` with its rounding error.
-struct Reduced<L> {
-    n: L,
-    expm1: L,
-    low: L,
+/// Powers of two are moved by this exponent, so that those of subnormal results are normal numbers; the results are moved
+/// back last, and rounded once.
+#[inline(always)]
+fn moved_by<C: Compute>() -> f64 {
+    of::<C, _>(48.0, 400.0)
 }
 
-/// The reduction of an `x` that is not too large for [`shifter`].
+/// Two to the power [`moved_by`].
 #[inline(always)]
-fn reduced<C: Compute, L: Lane<C>>(x: L) -> Reduced<L> {
-    let shifter = x.splat(shifter::<C>());
-    let n = x.mul_add(number(x, std::f64::consts::LOG2_E), shifter).sub(shifter);
+fn scale<C: Compute>() -> f64 {
+    of::<C, _>((1u64 << 48) as f64, f64::from_bits((1023 + 400) << 52))
+}
+
+/// `x = n ln 2 + r`.
+struct Reduced<L> {
+    /// n, moved so that [`Lane::power_of_two`] gives its power.
+    n: L,
+    r: L,
+}
+
+/// The reduction of an `x` that is not too large for [`shifter`]; the power of n is moved by so many exponents. `n` is
+/// at least `least` where that is given.
+#[inline(always)]
+fn reduced<C: Compute, L: Lane<C>>(x: L, by: f64, least: Option<f64>) -> Reduced<L> {
+    let shifter = x.splat(shifter::<C>() + C::from_f64(by));
+    let mut moved = x.mul_add(number(x, std::f64::consts::LOG2_E), shifter);
+    if let Some(least) = least {
+        moved = moved.at_least(shifter.add(number(x, least)));
+    }
+    let n = moved.sub(shifter);
     // The upper part has few enough bits for an exact product with n.
     let (upper, lower) =
         of::<C, _>((0.693145751953125, 1.428606765330187e-06), (0.6931471805601177, -1.7239444525614835e-13));
-    let r = n.mul_add(number(x, -lower), n.mul_add(number(x, -upper), x));
-    let rest = r.mul(r).mul(polynomial(r, of::<C, _>(EXP32, EXP64)));
-    let expm1 = r.add(rest);
-    Reduced { n, expm1, low: r.sub(expm1).add(rest) }
+    Reduced { n: moved, r: n.mul_add(number(x, -lower), n.mul_add(number(x, -upper), x)) }
+}
+
+impl<L> Reduced<L> {
+    #[inline(always)]
+    fn power<C: Compute>(&self) -> L
+    where
+        L: Lane<C>,
+    {
+        self.n.power_of_two()
+    }
+
+    /// `(e^r - 1 - r) / r²`.
+    #[inline(always)]
+    fn series<C: Compute>(&self) -> L
+    where
+        L: Lane<C>,
+    {
+        polynomial(self.r, of::<C, _>(EXP32, EXP64))
+    }
+
+    /// `e^r - 1`.
+    #[inline(always)]
+    fn expm1<C: Compute>(&self) -> L
+    where
+        L: Lane<C>,
+    {
+        self.r.mul(self.r).mul_add(self.series(), self.r)
+    }
 }
 
 /// `e^x` below this is zero, and so is a thousand times that.
@@ -62,135 +126,170 @@ fn lowest<C: Compute>() -> f64 {
     of::<C, _>(-120.0, -760.0)
 }
 
-/// A power of two in two factors: the first is a normal number, and the second is one unless the first would not be.
+/// Beyond this `e^-x` is nothing beside one.
 #[inline(always)]
-fn powers<C: Compute, L: Lane<C>>(n: L) -> (L, L) {
-    let first = n.at_least(number(n, of::<C, _>(-100.0, -1000.0))).at_most(number(n, of::<C, _>(100.0, 1000.0)));
-    (power(first), power(n.sub(first)))
+fn highest<C: Compute>() -> f64 {
+    of::<C, _>(20.0, 40.0)
 }
 
 /// `e^x`.
 #[inline(always)]
 pub fn exp<C: Compute, L: Lane<C>>(x: L) -> L {
     let x = x.at_least(number(x, lowest::<C>())).at_most(number(x, of::<C, _>(89.5, 710.5)));
-    let Reduced { n, expm1, low } = reduced(x);
-    let (first, second) = powers(n);
-    expm1.add(low).add(number(x, 1.0)).mul(first).mul(second)
+    let reduced = reduced(x, 0.0, None);
+    let shifter = x.splat(shifter::<C>());
+    // The power in two factors: the first is a normal number, and the second is one unless the first would not be.
+    let limit = of::<C, _>(100.0, 1000.0);
+    let first = reduced.n.at_least(shifter.sub(number(x, limit))).at_most(shifter.add(number(x, limit)));
+    let second = reduced.n.sub(first).add(shifter);
+    reduced.expm1().add(number(x, 1.0)).mul(first.power_of_two()).mul(second.power_of_two())
 }
 
-/// `e^x - 1` for `x` that is not positive, and what its rounding lost.
+/// `e^x` for `x` that is not positive; nothing that counts for others.
 #[inline(always)]
-pub fn expm1<C: Compute, L: Lane<C>>(x: L) -> (L, L) {
-    // From here on it is -1.
-    let Reduced { n, expm1, low } = reduced(x.at_least(number(x, -80.0)));
-    let (power, one) = (power(n), number(x, 1.0));
-    let (whole, part) = (power.sub(one), expm1.mul(power));
-    let sum = whole.add(part);
-    let whole_low = power.sub(whole.add(one));
-    (sum, low.mul_add(power, whole.sub(sum).add(part).add(whole_low)))
+pub fn exp_of_negative<C: Compute, L: Lane<C>>(x: L) -> L {
+    let reduced = reduced(x.at_least(number(x, lowest::<C>())), moved_by::<C>(), None);
+    let power = reduced.power();
+    reduced.expm1().mul_add(power, power).mul(number(x, 1.0 / scale::<C>()))
 }
 
-/// The logistic function of `-|t|`, a number times a power of two.
-pub struct Logistic<L> {
-    /// The number, in a range where it keeps its bits.
-    unscaled: L,
-    first: L,
-    second: L,
-}
-
-/// The logistic function `1 / (1 + e^|t|)`: the lesser of those of `t` and of `-t`, which add up to one.
+/// `e^x - 1` is -1 from here on.
 #[inline(always)]
-pub fn logistic<C: Compute, L: Lane<C>>(t: L) -> Logistic<L> {
-    let one = number(t, 1.0);
-    let x = number(t, 0.0).sub(t.abs()).at_least(number(t, lowest::<C>()));
-    let Reduced { n, expm1, low } = reduced(x);
-    let (first, second) = powers(n);
-    let numerator = one.add(expm1);
-    let low = expm1.sub(numerator.sub(one)).add(low);
-    let small = numerator.mul(first);
-    let divisor = one.add(small);
-    let divisor_low = small.sub(divisor.sub(one));
-    let unscaled = quotient((numerator, low), (divisor, divisor_low), (1.457, -0.5));
-    Logistic { unscaled, first, second }
+fn lowest_expm1<C: Compute>() -> f64 {
+    of::<C, _>(-30.0, -60.0)
 }
 
-impl<L> Logistic<L> {
-    /// The function of `-|t|`.
+/// `e^x - 1` for `x` that is not positive; nothing that counts for others.
+#[inline(always)]
+pub fn expm1<C: Compute, L: Lane<C>>(x: L) -> L {
+    let reduced = reduced(x.at_least(number(x, lowest_expm1::<C>())), 0.0, None);
+    let power = reduced.power();
+    reduced.expm1().mul_add(power, power.sub(number(x, 1.0)))
+}
+
+/// As [`expm1`], times a factor.
+#[inline(always)]
+pub fn expm1_times<C: Compute, L: Lane<C>>(x: L, factor: f64) -> L {
+    let reduced = reduced(x.at_least(number(x, lowest_expm1::<C>())), 0.0, None);
+    let factor = number(x, factor);
+    let (r, power) = (reduced.r, reduced.power().mul(factor));
+    let rest = r.mul(r).mul(reduced.series());
+    let expm1 = r.add(rest);
+    let low = r.sub(expm1).add(rest);
+    expm1.mul_add(power, low.mul_add(power, power.sub(factor)))
+}
+
+/// `1 / (1 + e^-x)` times a power of two, for `x` that [`lowest`] bounds.
+#[inline(always)]
+fn scaled_logistic<C: Compute, L: Lane<C>>(x: L) -> L {
+    let reduced = reduced(negative(x), -moved_by::<C>(), None);
+    let (power, one) = (reduced.power(), number(x, 1.0 / scale::<C>()));
+    // One and e^-x are three numbers without a rounding error; their sum has one, which the remainder finds.
+    let rest = reduced.expm1().mul(power);
+    let inverse = number(x, 1.0).div(power.add(one).add(rest));
+    let minus = negative(inverse);
+    let remainder = minus.mul_add(rest, minus.mul_add(one, minus.mul_add(power, number(x, 1.0))));
+    remainder.mul_add(inverse, inverse)
+}
+
+/// The logistic function `1 / (1 + e^-t)`.
+#[inline(always)]
+pub fn logistic<C: Compute, L: Lane<C>>(t: L) -> L {
+    let x = t.at_least(number(t, lowest::<C>())).at_most(number(t, highest::<C>()));
+    scaled_logistic(x).mul(number(t, 1.0 / scale::<C>()))
+}
+
+/// `t / (1 + e^-t)`.
+#[inline(always)]
+pub fn swish<C: Compute, L: Lane<C>>(t: L) -> L {
+    let x = t.at_least(number(t, lowest::<C>()));
+    let product = scaled_logistic(x).mul(x).mul(number(t, 1.0 / scale::<C>()));
+    t.where_greater(number(t, highest::<C>()), t, product)
+}
+
+/// The logistic function of `-|t|` and that of `|t|`, which add up to one: what derivatives are made of.
+pub struct Logistics<L> {
+    /// `e^-|t|`, moved so that it keeps its bits.
+    exponential: L,
+    /// What of that makes the lesser.
+    inverse: L,
+    /// The greater of both.
+    pub greater: L,
+}
+
+/// Both logistic functions.
+#[inline(always)]
+pub fn logistics<C: Compute, L: Lane<C>>(t: L) -> Logistics<L> {
+    let x = negative(t.abs()).at_least(number(t, lowest::<C>()));
+    let reduced = reduced(x, moved_by::<C>(), None);
+    let (power, one) = (reduced.power(), number(t, scale::<C>()));
+    let exponential = reduced.expm1().mul_add(power, power);
+    let inverse = number(t, 1.0).div(exponential.add(one));
+    Logistics { exponential, inverse, greater: inverse.mul(one) }
+}
+
+impl<L> Logistics<L> {
+    /// The lesser of both.
     #[inline(always)]
-    pub fn value<C: Compute>(&self) -> L
+    pub fn lesser<C: Compute>(&self) -> L
     where
         L: Lane<C>,
     {
-        self.unscaled.mul(self.first).mul(self.second)
+        self.exponential.mul(self.inverse)
     }
 
-    /// The function of `-|t|`, times a number.
+    /// The lesser times a number, of which a small product keeps its bits.
     #[inline(always)]
-    pub fn times<C: Compute>(&self, factor: L) -> L
+    pub fn lesser_times<C: Compute>(&self, factor: L) -> L
     where
         L: Lane<C>,
     {
-        self.unscaled.mul(factor).mul(self.first).mul(self.second)
+        self.exponential.mul(factor).mul(self.inverse)
     }
 }
 
-/// A quotient of numbers with their rounding errors, rounded once; `line` has about one over the divisor.
+/// `ln(1 + e^t)`.
 #[inline(always)]
-fn quotient<C: Compute, L: Lane<C>>(numerator: (L, L), divisor: (L, L), line: (f64, f64)) -> L {
-    let (quotient, low) = quotient_with_low(numerator, divisor, line);
-    quotient.add(low)
-}
-
-/// As [`quotient`], with what the division lost.
-#[inline(always)]
-fn quotient_with_low<C: Compute, L: Lane<C>>(
-    (numerator, numerator_low): (L, L),
-    (divisor, divisor_low): (L, L),
-    (constant, slope): (f64, f64),
-) -> (L, L) {
-    let quotient = numerator.div(divisor);
-    let negative = number(quotient, 0.0).sub(quotient);
-    let remainder = negative.mul_add(divisor_low, negative.mul_add(divisor, numerator)).add(numerator_low);
-    let inverse = divisor.mul_add(number(divisor, slope), number(divisor, constant));
-    (quotient, remainder.mul(inverse))
-}
-
-/// `ln(1 + e^-|t|)`: what softplus adds to the positive part of `t`.
-#[inline(always)]
-pub fn log1p_exp<C: Compute, L: Lane<C>>(t: L) -> L {
-    let (one, two) = (number(t, 1.0), number(t, 2.0));
-    let x = number(t, 0.0).sub(t.abs()).at_least(number(t, lowest::<C>()));
-    let Reduced { n, expm1, low } = reduced(x);
-    let (first, second) = powers(n);
-    let numerator = one.add(expm1);
-    let low = expm1.sub(numerator.sub(one)).add(low);
-    let small = numerator.mul(first);
-    let divisor = two.add(small);
-    let divisor_low = small.sub(divisor.sub(two));
-    // ln(1 + e) = 2 atanh(e / (2 + e)).
-    let (s, low) = quotient_with_low((numerator, low), (divisor, divisor_low), (0.8266, -1.0 / 6.0));
-    let scaled = s.mul(first);
-    let square = scaled.mul(scaled);
-    let series = square.mul(polynomial(square, of::<C, _>(ATANH32, ATANH64)));
-    let half = s.add(s.mul_add(series, low));
-    half.add(half).mul(first).mul(second)
+pub fn softplus<C: Compute, L: Lane<C>>(t: L) -> L {
+    let (one, back) = (number(t, 1.0), number(t, 1.0 / scale::<C>()));
+    let x = negative(t.abs()).at_least(number(t, lowest::<C>()));
+    let reduced = reduced(x, moved_by::<C>(), None);
+    let (power, expm1) = (reduced.power(), reduced.expm1());
+    let number_of_e = one.add(expm1);
+    let lost = expm1.sub(number_of_e.sub(one));
+    let unmoved = power.mul(back);
+    let e = number_of_e.mul(unmoved);
+    // ln(1 + e) is what `e` loses counts for about 1 - e/2, and a series.
+    let low = lost.mul(e.mul_add(number(t, -0.5), one));
+    let rest = number_of_e.mul(e).mul_add(polynomial(e, of::<C, _>(LOG32, LOG64)), low);
+    let logarithm = number_of_e.add(rest);
+    let low = number_of_e.sub(logarithm).add(rest);
+    let positive = t.at_least(number(t, 0.0));
+    low.mul_add(unmoved, positive).add(logarithm.mul(power).mul(back))
 }
 
 /// The hyperbolic tangent.
 #[inline(always)]
 pub fn tanh<C: Compute, L: Lane<C>>(t: L) -> L {
-    let zero = number(t, 0.0);
-    let (expm1, low) = expm1(number(t, -2.0).mul(t.abs()));
-    let (numerator, two) = (zero.sub(expm1), number(t, 2.0));
-    let divisor = two.add(expm1);
-    let divisor_low = expm1.sub(divisor.sub(two)).add(low);
-    quotient((numerator, zero.sub(low)), (divisor, divisor_low), (1.457, -0.5)).with_sign_of(t)
+    let one = number(t, 1.0);
+    let x = number(t, -2.0).mul(t.abs()).at_least(number(t, of::<C, _>(-18.5, -40.0)));
+    // The least n has a power that can be added to one; so little is left there that any digit of it will do.
+    let reduced = reduced(x, 0.0, Some(of::<C, _>(-23.0, -52.0)));
+    // (1 - e) / (1 + e) of e^x, which is the sum of two numbers without a rounding error.
+    let power = reduced.power();
+    let rest = reduced.expm1().mul(power);
+    let (less, more) = (one.sub(power), one.add(power));
+    let divisor = more.add(rest);
+    let quotient = less.sub(rest).div(divisor);
+    let remainder = negative(rest).mul_add(quotient, negative(quotient).mul_add(more, less).sub(rest));
+    // About one over the divisor.
+    let inverse = divisor.mul_add(number(t, -0.5), number(t, 1.457));
+    remainder.mul_add(inverse, quotient).with_sign_of(t)
 }
 
 /// The derivative of the hyperbolic tangent: `4 e / (1 + e)²` of `e = e^(-2 |t|)`, which keeps its bits far out.
 #[inline(always)]
 pub fn tanh_slope<C: Compute, L: Lane<C>>(t: L) -> L {
-    let logistic = logistic(t.add(t));
-    let value = logistic.value();
-    logistic.times(number(t, 4.0).mul(number(t, 1.0).sub(value)))
+    let logistics = logistics(t.add(t));
+    logistics.lesser_times(logistics.greater.mul(number(t, 4.0)))
 }

@@ -2,16 +2,19 @@
 //! made of. Errors in units of the last place stand in `docs/reliability.md`; the device's header
 //! `cuda/include/functions.cuh` has the same steps and the same numbers.
 //!
-//! Each keeps the rounding error of what it divides or adds (`low` beside a number), so that one rounding is left at the
-//! end; powers of two are multiplied in last, so that subnormal results are rounded once too.
+//! Rounding errors are kept where one and a half units of the last place need it, and nowhere else: a sum that is divided
+//! by stays in parts that have none, and the remainder of the division corrects it. Powers of two are multiplied in last,
+//! so that subnormal results are rounded once too.
 
 mod exponential;
 mod sine;
 
-pub use exponential::{Logistic, exp, expm1, log1p_exp, logistic, tanh, tanh_slope};
+pub use exponential::{
+    Logistics, exp, exp_of_negative, expm1, expm1_times, logistic, logistics, softplus, swish, tanh, tanh_slope,
+};
 pub use sine::{Angle, angle};
 
-use crate::simd::{Lane, shifter};
+use crate::simd::Lane;
 use firelu_core::dtype::{Compute, DType};
 
 /// The numbers for float32 or those for float64.
@@ -37,8 +40,8 @@ fn polynomial<C: Compute, L: Lane<C>>(x: L, coefficients: &[f64]) -> L {
     sum
 }
 
-/// `2^n`, a normal number, for a whole `n`.
+/// The number with its sign turned; a factor of [`Lane::mul_add`] costs nothing.
 #[inline(always)]
-fn power<C: Compute, L: Lane<C>>(n: L) -> L {
-    n.add(n.splat(shifter::<C>())).power_of_two()
+fn negative<C: Compute, L: Lane<C>>(x: L) -> L {
+    number(x, -0.0).sub(x)
 }

@@ -4,12 +4,12 @@
 // NaN is no large angle, and an infinity or NaN less itself is NaN.
 #![allow(clippy::neg_cmp_op_on_partial_ord, clippy::eq_op)]
 
-use super::{number, of, polynomial};
+use super::{negative, number, of, polynomial};
 use crate::simd::{Fused, Lane, shifter};
 use firelu_core::dtype::Compute;
 
 /// `(sin²(r) - r²) / r⁴`, of r², for |r| up to π/4.
-const SQUARE32: &[f64] = &[-0.333333283662796, 0.04444369301199913, -0.0031710690818727016, 0.0001345218624919653];
+const SQUARE32: &[f64] = &[-0.333333283662796, 0.04444370046257973, -0.003171108663082123, 0.00013456963642966002];
 const SQUARE64: &[f64] = &[
     -0.3333333333333333,
     0.044444444444444224,
@@ -132,7 +132,7 @@ fn small<C: Compute, L: Lane<C>>(z: L) -> Angle<L> {
     // nearly all of it, so that what that rounds off is kept.
     let upper = n.mul_add(first, z);
     let product = n.mul(second);
-    let product_low = n.mul_add(second, number(z, 0.0).sub(product));
+    let product_low = n.mul_add(second, negative(product));
     let r = upper.add(product);
     let of_product = r.sub(upper);
     let lost = upper.sub(r.sub(of_product)).add(product.sub(of_product));
@@ -143,20 +143,17 @@ fn small<C: Compute, L: Lane<C>>(z: L) -> Angle<L> {
 /// The sines of a reduced angle with its rounding error, of which `choose` knows whether the quotient was odd.
 #[inline(always)]
 fn of_reduced<C: Compute, L: Lane<C>>(r: L, low: L, choose: impl Fn(L, L) -> L) -> Angle<L> {
-    let (zero, one) = (number(r, 0.0), number(r, 1.0));
-    let (double, double_low) = (r.add(r), low.add(low));
+    let one = number(r, 1.0);
     let square = r.mul(r);
-    let square_low = double.mul_add(low, r.mul_add(r, zero.sub(square)));
+    let square_low = r.add(r).mul_add(low, r.mul_add(r, negative(square)));
     // The error counts as the derivative by the square has it, which is about 1 - 2/3 of the square.
     let square_low = square_low.mul(square.mul_add(number(r, -2.0 / 3.0), one));
     let rest = square.mul(square).mul_add(polynomial(square, of::<C, _>(SQUARE32, SQUARE64)), square_low);
-    let sine_squared = square.add(rest);
-    let (complement, one_less) = (one.sub(square), one.sub(one.sub(square)).sub(square));
-    let cosine_squared = complement.add(one_less.sub(rest));
-    let cosine = square.mul_add(number(r, -2.0), one);
-    let series = double.mul(square).mul_add(polynomial(square, of::<C, _>(DOUBLE32, DOUBLE64)), double_low.mul(cosine));
-    let sine = double.add(series);
-    Angle { sine_squared: choose(cosine_squared, sine_squared), sine_of_double: choose(zero.sub(sine), sine) }
+    let (sine_squared, cosine_squared) = (square.add(rest), one.sub(square).sub(rest));
+    let whole = r.add(low);
+    let double = whole.add(whole);
+    let sine = double.mul(square).mul_add(polynomial(square, of::<C, _>(DOUBLE32, DOUBLE64)), double);
+    Angle { sine_squared: choose(cosine_squared, sine_squared), sine_of_double: choose(negative(sine), sine) }
 }
 
 /// A large finite angle less the nearest multiple of π/2, with the rounding error, and whether that multiple is odd.
