@@ -19,7 +19,10 @@ def test_images(tmp_path, capsys):
         pixels = rng.integers(0, np.iinfo(dtype).max, shape, dtype)
         image.fromarray(pixels).save(tmp_path / "in.png")
         assert main(["resample", str(tmp_path / "in.png"), str(tmp_path / "out.png"), "--factor", "3/2"]) == 0
-        assert "60 x 90" in capsys.readouterr().out
+        told = capsys.readouterr()
+        assert "60 x 90" in told.out
+        for step in ("reading", "resampling", "writing"):
+            assert step in told.out + told.err
         written = np.asarray(image.open(tmp_path / "out.png"))
         np.testing.assert_array_equal(written, firelu.resample(pixels, 3, 2, axes=(0, 1)))
 
@@ -56,6 +59,8 @@ def test_zarr_stores(tmp_path, capsys):
     zarr.create_array(tmp_path / "in.zarr", data=x, chunks=(1, 32, 32))
     command = ["resample", str(tmp_path / "in.zarr"), str(tmp_path / "out.zarr"), "--factor", "1/2"]
     assert main(command) == 0
+    told = capsys.readouterr()
+    assert "3 of 3 tiles" in told.out + told.err
     out = zarr.open(tmp_path / "out.zarr", mode="r")
     assert out.chunks == (1, 32, 32)
     assert out[:].tobytes() == firelu.resample(x, 1, 2).tobytes()

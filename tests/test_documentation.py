@@ -99,7 +99,8 @@ def test_python_blocks_run(page, tmp_path):
         run_blocks(page, found, tmp_path)
 
 
-NEEDS = [(page, match[1]) for page in PAGES for match in FENCE.finditer(page.read_text(encoding="utf-8")) if match[1]]
+FENCES = [(page, match) for page in PAGES for match in FENCE.finditer(page.read_text(encoding="utf-8"))]
+NEEDS = list(dict.fromkeys((page, match[1]) for page, match in FENCES if match[1]))
 
 
 @pytest.mark.parametrize(("page", "module"), NEEDS, ids=[f"{page.name}-{module}" for page, module in NEEDS])

@@ -159,6 +159,48 @@ def test_nested_blocks_end_with_the_outermost(project):
     assert module.fused_leaky_relu.__code__ is theirs
 
 
+def test_imports_while_others_install(tree, quick_switches):
+    """Whenever an import ends, its module is served while firelu is installed and its own once it is not."""
+    count = 12
+    import_module = tree({f"imported_{each}.py": PLAIN for each in range(2 * count)})
+    x, bias = torch.tensor([[-1.0, 2.0]]), torch.zeros(2)
+    modules, done = [], threading.Event()
+
+    def bring(first):
+        for number in range(first, first + count):
+            module = import_module(f"imported_{number}")
+            assert module.fused_leaky_relu(x, bias).tolist() == [[pytest.approx(-0.1), 2.0]]
+            modules.append(module)
+
+    def change():
+        while not done.is_set():
+            with firelu.compat.install():
+                pass
+
+    turns = iter([lambda: bring(0), lambda: bring(count)])
+
+    def work():
+        next(turns)()
+
+    changing = threading.Thread(target=change)
+    changing.start()
+    try:
+        in_threads(2, work)
+    finally:
+        done.set()
+        changing.join()
+    assert len(modules) == 2 * count
+    with firelu.compat.install():
+        for module in modules:
+            module.calls.clear()
+            module.fused_leaky_relu(x, bias)
+            assert module.calls == [], module.__name__
+    for module in modules:
+        module.fused_leaky_relu(x, bias)
+        assert module.calls == ["theirs"], module.__name__
+        assert not [name for name in vars(module) if "firelu" in name]
+
+
 def test_calls_under_way_survive_an_uninstall(project, quick_switches):
     module = project("under_way", PLAIN)()
     x, bias = torch.tensor([[-1.0, 2.0]]), torch.zeros(2)

@@ -186,43 +186,57 @@ def test_upfirdn2d():
 
 
 class FilteredLeakyRelu(torch.autograd.Function):
-    """The generic path, which a plugin asks for by answering -1: filter, activate in place, filter."""
+    """The generic path, which a plugin asks for by answering -1: filter, activate in place, filter.
+
+    With signs it applies what they say instead of deciding anew: that is the gradient, and the gradient's gradient.
+    """
 
     @staticmethod
-    def forward(ctx, x, fu, fd, up, down, padding, gain, slope, clamp):
-        answer = plugins.filtered_lrelu(x, fu, fd, EMPTY, EMPTY, up, down, *padding, 0, 0, gain, slope, clamp, 0, True)
+    def forward(ctx, x, fu, fd, si, sx, sy, up, down, padding, gain, slope, clamp, flip):
+        write = si.numel() == 0
+        answer = plugins.filtered_lrelu(
+            x, fu, fd, EMPTY, si, up, down, *padding, sx, sy, gain, slope, clamp, flip, write
+        )
         assert answer[2] == -1
-        y = plain_formulas.upfirdn2d(x, fu, up, 1, padding, gain=up**2)
-        signs = plugins.filtered_lrelu_act_(y, EMPTY, 0, 0, gain, slope, clamp, True)
-        ctx.save_for_backward(fu, fd, signs)
-        ctx.arguments = (x.shape, up, down, padding, gain, slope, clamp)
-        return plain_formulas.upfirdn2d(y, fd, 1, down)
+        y = plain_formulas.upfirdn2d(x, fu, up, 1, padding, flip, up**2)
+        signs = plugins.filtered_lrelu_act_(y, si, sx, sy, gain, slope, clamp, write)
+        assert write or signs.numel() == 0
+        ctx.save_for_backward(fu, fd, signs if write else si)
+        ctx.arguments = (x.shape, sx, sy, up, down, padding, gain, slope, flip)
+        return plain_formulas.upfirdn2d(y, fd, 1, down, 0, flip)
 
     @staticmethod
     def backward(ctx, dy):
         fu, fd, signs = ctx.saved_tensors
-        shape, up, down, (x0, _, y0, _), gain, slope, clamp = ctx.arguments
-        sizes = [(fu.numel() - 1) + (fd.numel() - 1) - first for first in (x0, y0)]
-        padding = [
-            sizes[0],
-            shape[3] * up - dy.shape[3] * down + x0 - (up - 1),
-            sizes[1],
-            shape[2] * up - dy.shape[2] * down + y0 - (up - 1),
-        ]
-        v = plain_formulas.upfirdn2d(dy, fd, down, 1, padding, True, down**2)
-        begins = [first - (fu.numel() - 1) for first in (x0, y0)]
-        none = plugins.filtered_lrelu_act_(v, signs, *begins, gain * up**2 / down**2, slope, clamp, False)
-        assert none.numel() == 0
-        return plain_formulas.upfirdn2d(v, fu, 1, up, 0, True), *[None] * 8
+        shape, sx, sy, up, down, (x0, _, y0, _), gain, slope, flip = ctx.arguments
+        before = [(fu.numel() - 1) + (fd.numel() - 1) - first for first in (x0, y0)]
+        after = [shape[axis] * up - dy.shape[axis] * down + first - (up - 1) for axis, first in ((3, x0), (2, y0))]
+        padding = (before[0], after[0], before[1], after[1])
+        dx = FilteredLeakyRelu.apply(
+            dy,
+            fd,
+            fu,
+            signs,
+            sx - (fu.numel() - 1) + x0,
+            sy - (fu.numel() - 1) + y0,
+            down,
+            up,
+            padding,
+            gain * up**2 / down**2,
+            slope,
+            -1.0,
+            not flip,
+        )
+        return dx, *[None] * 12
 
 
 @pytest.mark.parametrize("clamp", [-1.0, 0.7])
 def test_filtered_lrelu_takes_the_generic_path(clamp):
-    (x,) = tensors((1, 2, 6, 7))
+    """Signs are written once and read by both derivatives."""
     fu, fd = torch.rand(4), torch.rand(5)
     arguments = (2, 3, (5, 4, 3, 6), 1.3, 0.2)
-    ours = FilteredLeakyRelu.apply(x, fu, fd, *arguments, clamp)
-    plain = plain_formulas.filtered_lrelu(x, fu, fd, None, *arguments, None if clamp < 0 else clamp)
-    torch.testing.assert_close(ours, plain)
-    first, expected = (torch.autograd.grad((each * each).sum(), x) for each in (ours, plain))
-    torch.testing.assert_close(first, expected)
+    check_derivatives(
+        lambda x: FilteredLeakyRelu.apply(x, fu, fd, EMPTY, 0, 0, *arguments, clamp, False),
+        lambda x: plain_formulas.filtered_lrelu(x, fu, fd, None, *arguments, None if clamp < 0 else clamp),
+        *tensors((1, 2, 6, 7)),
+    )
