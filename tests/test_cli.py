@@ -181,7 +181,7 @@ def test_ops_shows_the_operator_that_is_meant(name, meant, capsys):
     assert main(["ops", meant]) == 0
     expected = capsys.readouterr().out
     assert main(["ops", name]) == 0
-    assert capsys.readouterr().out == f"There is no operator {name}; this is {meant}.\n\n{expected}"
+    assert capsys.readouterr().out == f"{name} means the operator {meant}.\n\n{expected}"
 
 
 def test_ops_does_not_choose_between_two(monkeypatch, capsys):

@@ -110,23 +110,6 @@ def test_python_blocks_with_a_need_run(page, module, tmp_path):
     run_blocks(page, blocks(page, "python", module), tmp_path)
 
 
-COMMANDS = [
-    (page, line[2:])
-    for page in PAGES
-    for _, text in blocks(page, "console")
-    for line in text.splitlines()
-    if re.match(r"\$ firelu (doctor|ops)\b", line)
-]
-
-
-@pytest.mark.parametrize(("page", "command"), COMMANDS, ids=[command for _, command in COMMANDS])
-def test_commands_run(page, command, tmp_path):
-    done = subprocess.run(
-        [sys.executable, "-m", *command.split()], cwd=tmp_path, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-
-
 @pytest.mark.parametrize("page", PAGES, ids=ids(PAGES))
 def test_links_to_files_have_one(page):
     text = FENCE.sub("", page.read_text(encoding="utf-8"))
@@ -274,3 +257,29 @@ def test_the_reference_has_types():
     overloaded = {"firelu.diffusion.sampling.extract_into_tensor"}  # its overloads have types
     assert sorted(set(untyped) - ANYTHING - overloaded) == []
     assert set(untyped) >= ANYTHING
+
+
+def contrast(first: str, second: str) -> float:
+    """Give the contrast of two colours, #rrggbb, by the formula of WCAG 2."""
+
+    def luminance(colour: str) -> float:
+        parts = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
+        linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+        return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+    light, dark = sorted((luminance(first), luminance(second)), reverse=True)
+    return (light + 0.05) / (dark + 0.05)
+
+
+def test_coloured_text_can_be_read():
+    """Links of the site and of the demo page, on their lightest and darkest grounds: at least 4.5 to 1."""
+    assert contrast("#ffffff", "#ff6e42") < 4.5 < contrast("#ffffff", "#000000")
+    options = runpy.run_path(str(ROOT / "docs" / "conf.py"))["html_theme_options"]
+    page = (ROOT / "python" / "firelu" / "demo" / "page.py").read_text(encoding="utf-8")
+    light, dark = re.findall(r"--mark: (#\w{6}); --quiet: (#\w{6})", page)
+    for ground, colours in [
+        ("#ffffff", [*options["light_css_variables"].values(), *light]),
+        ("#f8f9fb", [*options["light_css_variables"].values(), *light]),  # the site's navigation
+        ("#202020", [*options["dark_css_variables"].values(), *dark]),
+    ]:
+        assert all(contrast(ground, colour) >= 4.5 for colour in colours)

@@ -44,6 +44,7 @@ class TestOtherLibraries:
             (lambda: firelu.bias_act(x), "firelu.torch.bias_act"),
             (lambda: firelu.filtered_act(x), "firelu.torch.filtered_lrelu"),
             (lambda: firelu.snake(x, np.ones(1)), "firelu.torch.snake"),
+            (lambda: firelu.filtered_snake(x, np.ones(1)), "firelu.torch.filtered_snake"),
             (lambda: firelu.upfirdn1d(x, np.ones(2)), "firelu.torch.upfirdn1d"),
             (lambda: firelu.upfirdn1d(np.ones(4), torch.ones(2)), "firelu.torch.upfirdn1d"),
             (lambda: firelu.run_operator("Sum", x), "firelu.torch.register('Sum')"),
@@ -55,6 +56,11 @@ class TestOtherLibraries:
         firelu_torch = pytest.importorskip("firelu.torch")
         named = {"bias_act", "filtered_lrelu", "filtered_snake", "snake", "upfirdn1d"}
         assert {"leaky_relu", "fused_leaky_relu", "upfirdn2d", "register"} | named <= set(dir(firelu_torch))
+
+    def test_a_tensor_is_refused_where_its_gradient_would_be_lost(self):
+        x = firelu.Tensor(np.ones((1, 1, 8)), requires_grad=True)
+        with pytest.raises(firelu.ArgumentError, match=r"filtered_snake: x: got firelu\.Tensor, takes a numpy array"):
+            firelu.filtered_snake(x, np.ones(1))
 
     def test_what_is_copied_on_purpose_is_accepted(self):
         torch = pytest.importorskip("torch")

@@ -43,7 +43,7 @@ def run(options: argparse.Namespace, terminal: Terminal) -> int:
     else:
         name = _known(options.name)
         if name != options.name:
-            terminal.line(f"{options.name} is the function of the operator {name}:")
+            terminal.line(f"{options.name} means the operator {name}.")
             terminal.line()
         if options.explain is None:
             _describe(firelu.schema(name), terminal)
