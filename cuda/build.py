@@ -21,6 +21,7 @@ import re
 import subprocess
 import sys
 import tempfile
+import time
 import zipfile
 from pathlib import Path
 
@@ -298,6 +299,24 @@ def check_machine_code(toolchain: Path) -> None:
     print(f"{len(jobs)} modules as machine code: no local memory, loads under way together as planned")
 
 
+def check_first_use(toolchain: Path) -> None:
+    """Assemble every kernel alone, as it is loaded when it is first used, and tell how long the slowest takes."""
+    assembler = toolchain / "assemblers" / DISASSEMBLED_WITH
+    slowest = (0.0, "")
+    with tempfile.TemporaryDirectory() as directory:
+        for module in sorted(OUTPUT.glob("*.ptx")):
+            header, *kernels = re.split(r"^(?=\.visible \.entry)", module.read_text(encoding="utf-8"), flags=re.M)
+            for kernel in kernels:
+                alone = Path(directory) / "alone.ptx"
+                alone.write_text(header + kernel, encoding="utf-8")
+                command = [assembler, f"--gpu-name={DISASSEMBLED[-1]}", "--output-file", f"{directory}/a.cubin", alone]
+                start = time.perf_counter()
+                subprocess.run(command, check=True)
+                name = kernel.split("(")[0].split()[-1]
+                slowest = max(slowest, (time.perf_counter() - start, name))
+    print(f"every kernel assembles alone; {slowest[1]} takes longest, {slowest[0]:.2f} s")
+
+
 def fetch(toolchain: Path) -> None:
     """Install the compiler and every assembler from PyPI."""
     pip = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check"]
@@ -336,6 +355,7 @@ def main() -> None:
             check_rebuild(arguments.toolchain)
             check_assemblers(arguments.toolchain, every=arguments.command == "check-all")
             check_machine_code(arguments.toolchain)
+            check_first_use(arguments.toolchain)
         else:
             print("no toolchain (`python cuda/build.py fetch`): neither rebuilt nor assembled")
 

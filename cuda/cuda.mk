@@ -19,6 +19,10 @@ ptx-check-all: ptx-toolchain ## Assemble the shipped PTX with every assembler fo
 bench-cuda: $(VENV)/.installed emulator ## Count what the CUDA kernels do, on the emulated driver
 	FIRELU_EMULATOR_REPORT=none $(BIN)/python cuda/bench.py
 
+.PHONY: bench-cuda-torch
+bench-cuda-torch: $(VENV)/.installed emulator ## Host time of firelu.torch on emulated CUDA tensors, against the CPU
+	FIRELU_EMULATOR_REPORT=none $(BIN)/python cuda/bench_torch.py
+
 .PHONY: test-mutations
 test-full: test-mutations
 MUTATIONS := cargo test -p firelu -p firelu-cuda-emulator --test cuda_mutations

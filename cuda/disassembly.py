@@ -13,13 +13,9 @@ import tempfile
 from pathlib import Path
 
 INSTRUCTION = re.compile(r"/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P\w+\s+)?([A-Z][\w.]*)")
-# Loads of a pair of columns that are under way before the first store: rows times pieces of a row.
-TOGETHER = {"filter_f16": 10, "filter_f32": 10, "up2_f16": 6, "up2_f32": 6, "down2_f16": 6, "down2_f32": 6}
-# How the machine code names the width of a pair: 32 bits of halves go without a name.
-WIDTHS = {"f16": "LDG.E", "f32": "LDG.E.64"}
-
-# Long divisions of positions far outside are calls, around which these keep registers in local memory.
-CALLS = "upfirdn2d_folded_"
+# Loads of sixteen bytes that are under way before the first store to shared memory.
+TOGETHER = {"filter": 6, "up2": 2, "down2": 6, "channels_last": 4}
+WIDE = "LDG.E.128"
 
 
 def kernels(listing: str) -> dict[str, list[str]]:
@@ -44,18 +40,17 @@ def complaints(listing: str) -> list[str]:
     found = []
     for name, instructions in sorted(kernels(listing).items()):
         local = [i for i in instructions if i.startswith(("LDL", "STL"))]
-        if local and not name.startswith(CALLS):
+        if local:
             found.append(f"{name}: {len(local)} accesses to local memory")
         if cached := [i for i in instructions if i.startswith("LDG") and ".CONSTANT" in i]:
             found.append(
                 f"{name}: {len(cached)} loads past the coherent cache, which memory used in place does not allow"
             )
-        stem = name.removeprefix("upfirdn2d_")
+        stem = name.removeprefix("upfirdn2d_").rpartition("_")[0]
         if stem in TOGETHER:
-            width = WIDTHS[stem.rsplit("_", 1)[1]]
-            most = max(sum(load.split(".STRONG")[0] == width for load in run) for run in runs(instructions))
+            most = max(sum(load.split(".STRONG")[0] == WIDE for load in run) for run in runs(instructions))
             if most < TOGETHER[stem]:
-                found.append(f"{name}: {most} loads {width} before a store, {TOGETHER[stem]} are planned")
+                found.append(f"{name}: {most} loads {WIDE} before a store, {TOGETHER[stem]} are planned")
     return found
 
 

@@ -10,6 +10,10 @@
 // Four blocks a multiprocessor, so 64 registers a thread. Without a number the assemblers choose, and some choose so few
 // that a register is spilled.
 #define LAUNCH_BOUNDS __launch_bounds__(THREADS, 4)
+// Of halves a thread has 32 sums.
+#define MORE_SUMS __launch_bounds__(THREADS, 3)
+// Long divisions are calls, which need registers of their own.
+#define FEWER_BLOCKS __launch_bounds__(THREADS, 2)
 
 #define DEFINE(suffix, T)                                                                                              \
     extern "C" __global__ void LAUNCH_BOUNDS upfirdn2d_filter_##suffix(UpFirDn2dParameters p) {                        \
@@ -24,7 +28,7 @@
     extern "C" __global__ void LAUNCH_BOUNDS upfirdn2d_general_##suffix(UpFirDn2dParameters p) {                       \
         general<T>(p);                                                                                                 \
     }                                                                                                                  \
-    extern "C" __global__ void LAUNCH_BOUNDS upfirdn2d_channels_last_##suffix(UpFirDn2dParameters p) {                 \
+    extern "C" __global__ void MORE_SUMS upfirdn2d_channels_last_##suffix(UpFirDn2dParameters p) {                     \
         channels_last<T>(p);                                                                                           \
     }                                                                                                                  \
     extern "C" __global__ void LAUNCH_BOUNDS upfirdn2d_strided_##suffix##_32(UpFirDn2dParameters p) {                  \
@@ -40,7 +44,7 @@
         kernel_gradient_strided<T>(p);                                                                                 \
     }                                                                                                                  \
     extern "C" __global__ void LAUNCH_BOUNDS upfirdn2d_extended_##suffix(RimParameters p) { rim<T, false>(p); }        \
-    extern "C" __global__ void LAUNCH_BOUNDS upfirdn2d_folded_##suffix(RimParameters p) { rim<T, true>(p); }           \
+    extern "C" __global__ void FEWER_BLOCKS upfirdn2d_folded_##suffix(RimParameters p) { rim<T, true>(p); }            \
     extern "C" __global__ void LAUNCH_BOUNDS upfirdn2d_kernel_gradient_rim_##suffix(RimParameters p) {                 \
         kernel_gradient_rim<T>(p);                                                                                     \
     }

@@ -97,6 +97,8 @@ def _runs(wide: bool) -> Iterator[tuple[str, str, _Case]]:
     for dtype in _DTYPES:
         # Short rows of neighbours: the lanes of a warp read one.
         yield dtype, "row-major", ("ReduceSum", [(5, 64)], {"axes": [1]})
+        # Long columns of them: one reads its own.
+        yield dtype, "row-major", ("ReduceSum", [(600, 40)], {"axes": [0]})
     if not wide:
         for dtype in _DTYPES:
             # Channels side by side, on enough pixels for blocks that go down columns.

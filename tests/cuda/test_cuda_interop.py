@@ -49,6 +49,19 @@ def test_dlpack_streams(stream):
     del capsule
 
 
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+def test_dlpack_on_a_stream_that_nothing_orders(queue, dtype):
+    """A consumer on a non-blocking stream reads what an operator has just been told to compute."""
+    t = firelu.run_operator("LeakyRelu", firelu.Tensor([-2.0, 4.0], dtype=dtype, device="cuda:0"), alpha=0.5)
+    target = firelu.Tensor([0.0, 0.0], dtype=dtype, device="cuda:0")
+    target.to("cpu")  # has been written
+    capsule = t.__dlpack__(stream=queue.stream)
+    queue.copy(*(each.__cuda_array_interface__["data"][0] for each in (target, t)), 2 * np.dtype(dtype).itemsize)
+    queue.wait()
+    assert to_float64(target).tolist() == [-1, 4]
+    del capsule
+
+
 def test_dlpack_refuses_ambiguous_streams():
     with pytest.raises(BufferError, match="stream: got 0, takes -1, 1, 2 or a stream's handle"):
         on_device([1]).__dlpack__(stream=0)
@@ -92,6 +105,14 @@ def test_foreign_strides():
 def test_foreign_streams(stream):
     t = on_device([-1, 2])
     assert to_float64(firelu.run_operator("LeakyRelu", Foreign(t, stream=stream), alpha=0.5)).tolist() == [-0.5, 2]
+
+
+def test_foreign_memory_of_a_stream_that_nothing_orders(queue):
+    t = on_device([-1, 2])
+    t.to("cpu")  # has been written
+    queue.fill(t.__cuda_array_interface__["data"][0], 0, 4)
+    found = firelu.run_operator("LeakyRelu", Foreign(t, stream=queue.stream), alpha=0.5)
+    assert to_float64(found).tolist() == [0, 2]
 
 
 @pytest.mark.parametrize(

@@ -163,6 +163,10 @@ pub fn elementwise(dtype: DType) -> Vec<Case> {
         vec![Some(exact(&[3, 1, 4], Layout::RowMajor, dtype, 1)), Some(exact(&[2, 1], Layout::RowMajor, dtype, 2))];
     cases.push(Case::new("Mul", broadcast, vec![]));
     cases.push(reduced(&[20000], Layout::RowMajor, &[0], dtype));
+    // Outputs side by side: fewer than a warp has lanes, as many and more, of chunks whole and not.
+    for (rows, columns) in [(129, 8), (512, 31), (513, 32), (1030, 33), (600, 64)] {
+        cases.push(reduced(&[rows, columns], Layout::RowMajor, &[0], dtype));
+    }
     // The one that takes long; kernels of the other types are those of float32.
     if dtype == DType::Float32 {
         cases.push(many_sums(dtype));

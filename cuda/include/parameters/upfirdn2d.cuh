@@ -62,7 +62,7 @@ struct UpFirDn2dParameters {
     double gain;
     i32 tap_type;
     i32 flip;
-    i32 pairs;              // tiled: 1 where two columns can be loaded as one
+    i32 vectors;            // tiled: 1 where rows are whole vectors of sixteen bytes
     i32 reserved;
 };
 static_assert(sizeof(UpFirDn2dParameters) == 280, "mirrored by the host");

@@ -10,9 +10,9 @@ template <typename T, int UP, int DOWN> struct Tiled {
         TAPS = 4,
         PER_PHASE = TAPS / UP,                           // taps that meet samples rather than inserted zeros
         WIDTH = 16 / sizeof(C),                          // outputs of a thread: one vector wide
-        HEIGHT = DOWN == 2 ? 1 : 4,                      // a window of twice the size must fit too
+        HEIGHT = DOWN == 2 ? 2 : 4,                      // a window of twice the size must fit too
         WIDTH_LOG2 = WIDTH == 4 ? 2 : 1,
-        HEIGHT_LOG2 = HEIGHT == 4 ? 2 : 0,
+        HEIGHT_LOG2 = HEIGHT == 4 ? 2 : 1,
         OUTPUTS_X = WIDTH / UP,                          // outputs of one phase
         OUTPUTS_Y = HEIGHT / UP,
         STEP_X = WIDTH * DOWN / UP,                      // input columns from one thread to the next
@@ -21,15 +21,15 @@ template <typename T, int UP, int DOWN> struct Tiled {
         NEEDED = (OUTPUTS_X - 1) * DOWN + PER_PHASE + (UP - 1), // the odd phase may begin one column later
         COLUMNS = (NEEDED + UNIT - 1) / UNIT * UNIT,
         ROWS = (OUTPUTS_Y - 1) * DOWN + PER_PHASE,
-        // Pieces of a long row at once: of halves a register holds two columns.
-        LONG = sizeof(T) > 2 ? 2 : (DOWN == 2 ? 5 : 3),
-        LOAD_ROWS = UP == 2 || DOWN == 2 || sizeof(C) == 8 ? 3 : 5, // of a warp, two pairs of each, before the first store
+        BATCH = UP == 2 ? 2 : 6, // vectors of a thread under way before the first is stored
     };
 
     // Samples of an upsampled row that the outputs of phase `q` use: for UP == 2 the odd outputs begin one column
     // later, unless the window begins at an odd position.
-    static __device__ __forceinline__ i32 shift(i32 q, i32 phase) { return UP == 2 && q == 1 ? 1 - phase : 0; }
-    static __device__ __forceinline__ i32 first_tap(i32 q, i32 phase) { return UP == 1 ? 0 : (q == 0 ? phase : 1 - phase); }
+    static constexpr __device__ __forceinline__ i32 shift(i32 q, i32 phase) { return UP == 2 && q == 1 ? 1 - phase : 0; }
+    static constexpr __device__ __forceinline__ i32 first_tap(i32 q, i32 phase) {
+        return UP == 1 ? 0 : (q == 0 ? phase : 1 - phase);
+    }
 
     static __device__ __forceinline__ C sample(const C (&row)[COLUMNS], i32 q, i32 phase, int column) {
         if constexpr (UP == 1) {
@@ -39,43 +39,52 @@ template <typename T, int UP, int DOWN> struct Tiled {
         }
     }
 
-    static __device__ __forceinline__ void separable(const Taps<C> &taps, const C *window, i32 pitch, i32 phase_x,
-                                                     i32 phase_y, C (&sums)[HEIGHT][WIDTH]) {
+    // Every row of samples is filtered along x once, for all rows of outputs that it is part of.
+    template <int PHASE_X, int PHASE_Y>
+    static __device__ __forceinline__ void separable(const Taps<C> &taps, const C *window, i32 pitch,
+                                                     C (&sums)[HEIGHT][WIDTH]) {
         C weights_x[UP][PER_PHASE], weights_y[UP][PER_PHASE];
 #pragma unroll
         for (int q = 0; q < UP; q++) {
 #pragma unroll
             for (int t = 0; t < PER_PHASE; t++) {
-                weights_x[q][t] = taps.x[first_tap(q, phase_x) + t * UP];
-                weights_y[q][t] = taps.y[first_tap(q, phase_y) + t * UP];
+                weights_x[q][t] = taps.x[first_tap(q, PHASE_X) + t * UP];
+                weights_y[q][t] = taps.y[first_tap(q, PHASE_Y) + t * UP];
             }
         }
 #pragma unroll
-        for (int qy = 0; qy < UP; qy++) {
-            const C *rows = window + shift(qy, phase_y) * pitch;
+        for (int r = 0; r < ROWS + shift(UP - 1, PHASE_Y); r++) {
+            C row[COLUMNS], across[WIDTH];
+            read_row<C, COLUMNS, UNIT>(window + r * pitch, row);
 #pragma unroll
-            for (int r = 0; r < ROWS; r++) {
-                C row[COLUMNS], across[WIDTH];
-                read_row<C, COLUMNS, UNIT>(rows + r * pitch, row);
+            for (int x = 0; x < WIDTH; x++) {
+                across[x] = C(0);
 #pragma unroll
-                for (int x = 0; x < WIDTH; x++) {
-                    across[x] = C(0);
-#pragma unroll
-                    for (int t = 0; t < PER_PHASE; t++) {
-                        across[x] = fma(sample(row, x % UP, phase_x, x / UP * DOWN + t), weights_x[x % UP][t], across[x]);
-                    }
-                }
-#pragma unroll
-                for (int m = 0; m < OUTPUTS_Y; m++) {
-                    const int t = r - m * DOWN;
-                    if (t >= 0 && t < PER_PHASE) {
-#pragma unroll
-                        for (int x = 0; x < WIDTH; x++) {
-                            sums[m * UP + qy][x] = fma(across[x], weights_y[qy][t], sums[m * UP + qy][x]);
-                        }
-                    }
+                for (int t = 0; t < PER_PHASE; t++) {
+                    across[x] = fma(sample(row, x % UP, PHASE_X, x / UP * DOWN + t), weights_x[x % UP][t], across[x]);
                 }
             }
+#pragma unroll
+            for (int y = 0; y < HEIGHT; y++) {
+                const int t = r - shift(y % UP, PHASE_Y) - y / UP * DOWN;
+                if (t >= 0 && t < PER_PHASE) {
+#pragma unroll
+                    for (int x = 0; x < WIDTH; x++) sums[y][x] = fma(across[x], weights_y[y % UP][t], sums[y][x]);
+                }
+            }
+        }
+    }
+
+    static __device__ __forceinline__ void separable(const Taps<C> &taps, const C *window, i32 pitch, i32 phase_x,
+                                                     i32 phase_y, C (&sums)[HEIGHT][WIDTH]) {
+        if constexpr (UP == 1) {
+            separable<0, 0>(taps, window, pitch, sums);
+        } else if (phase_x == phase_y) {
+            if (phase_x) separable<1, 1>(taps, window, pitch, sums);
+            else separable<0, 0>(taps, window, pitch, sums);
+        } else {
+            if (phase_x) separable<1, 0>(taps, window, pitch, sums);
+            else separable<0, 1>(taps, window, pitch, sums);
         }
     }
 
@@ -169,10 +178,10 @@ template <typename T, int UP, int DOWN> struct Tiled {
         const i32 left = i32(p.planes) - tile.plane, planes = left < depth ? left : depth;
         __syncthreads();
         const Axis x(tile.x, UP, DOWN, i32(p.pad_x)), y(tile.y, UP, DOWN, i32(p.pad_y));
-        if (p.pairs) {
-            load_window<T, true, 2, LOAD_ROWS, 2, LONG>(p, origins, window, planes, x.start, y.start);
+        if (p.vectors) {
+            load_vectors<T, BATCH>(p, origins, window, planes, x.start, y.start);
         } else {
-            load_window<T, true, 1, LOAD_ROWS, 4>(p, origins, window, planes, x.start, y.start);
+            load_window<T, true, 3, 4>(p, origins, window, planes, x.start, y.start);
         }
         few.prepare(staged);
         __syncthreads();

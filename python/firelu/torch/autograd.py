@@ -43,11 +43,16 @@ IS_AVAILABLE = private.are_there(
     private.set_forward_mode_enabled,
 )
 
-#: The keys of a call on plain CPU tensors under no mode, transform or subclass: nothing stands between autograd
-#: and the kernel, which is then called straight away.
-_PLAIN: Any = None
-if private.are_there(private.key_set, private.key_of_cpu, private.key_of_autograd_cpu):
-    _PLAIN = (private.key_set(private.key_of_cpu) | private.key_set(private.key_of_autograd_cpu)).raw_repr()
+#: The keys of a call on plain tensors of the CPU or of a CUDA device under no mode, transform or subclass: nothing
+#: stands between autograd and the kernel, which is then called straight away.
+_PLAIN: frozenset[int] = frozenset(
+    (private.key_set(key) | private.key_set(autograd_key)).raw_repr()
+    for key, autograd_key in (
+        (private.key_of_cpu, private.key_of_autograd_cpu),
+        (private.key_of_cuda, private.key_of_autograd_cuda),
+    )
+    if private.are_there(private.key_set, key, autograd_key)
+)
 
 
 def primal(tensor: torch.Tensor) -> torch.Tensor:
@@ -70,7 +75,7 @@ def kernel(bridged: Bridged, record: Record) -> Callable[..., Any]:
     grad_enabled, modules = torch.is_grad_enabled, sys.modules
 
     def autograd(keyset: Any, *arguments: Any) -> Any:
-        is_plain = keyset.raw_repr() == _PLAIN
+        is_plain = keyset.raw_repr() in _PLAIN
         if private.in_forward_mode() or (
             "torch._dynamo" in modules and _may_have_tangents(keyset, signature, arguments)
         ):

@@ -1,15 +1,15 @@
 """Calls that go past torch's dispatcher, where nothing on the way would see them.
 
 The dispatcher takes a Python kernel's arguments apart and puts them together again, which costs more than a
-small call. Plain CPU tensors under no mode, transform, profiler or autocast meet no other kernel than autograd's
-and ours, so those are called straight away.
+small call. Plain tensors of the CPU or of CUDA devices under no mode, transform, profiler or autocast meet no other
+kernel than autograd's and ours, so those are called straight away.
 """
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 
@@ -29,23 +29,44 @@ _IS_AVAILABLE = autograd.IS_AVAILABLE and private.are_there(
 )
 
 
-def _plain_state() -> tuple[int, int, int]:
-    """Give the keys that a thread adds to every call, those that it leaves out, and those of a plain CPU tensor."""
-    included, excluded = private.included_keys(), private.excluded_keys()
-    tensor = torch.empty(0, device="cpu")
-    return included.raw_repr(), excluded.raw_repr(), private.dispatch_keys(tensor).raw_repr()
+def _plain_state() -> tuple[int, int]:
+    """Give the keys that a thread adds to every call, and those that it leaves out."""
+    return private.included_keys().raw_repr(), private.excluded_keys().raw_repr()
 
 
-def _in_fresh_thread(function: Callable[[], tuple[int, int, int]]) -> tuple[int, int, int]:
+def _keys_of_plain(device: str) -> int:
+    """Give the keys of a plain tensor of a device."""
+    keys: int = private.dispatch_keys(torch.empty(0, device=device)).raw_repr()
+    return keys
+
+
+_Result = TypeVar("_Result")
+
+
+def _in_fresh_thread(function: Callable[[], _Result]) -> _Result:
     """Run a function under no mode; the importing thread may be under any."""
-    results: list[tuple[int, int, int]] = []
+    results: list[_Result] = []
     thread = threading.Thread(target=lambda: results.append(function()))
     thread.start()
     thread.join()
     return results[0]
 
 
-_INCLUDED, _EXCLUDED, _TENSOR = _in_fresh_thread(_plain_state) if _IS_AVAILABLE else (0, 0, 0)
+_INCLUDED, _EXCLUDED = _in_fresh_thread(_plain_state) if _IS_AVAILABLE else (0, 0)
+_CPU = _in_fresh_thread(lambda: _keys_of_plain("cpu")) if _IS_AVAILABLE else 0
+#: Whether keys that were seen are those of a plain tensor of a CUDA device. Importing must not start CUDA, so a plain
+#: one is asked for when the first tensor of such a device comes.
+_CUDA: dict[int, bool] = {}
+
+
+def _is_plain_cuda(tensor: torch.Tensor, keys: int) -> bool:
+    """Tell whether keys that are not the CPU's are those of a plain tensor of a CUDA device."""
+    known = _CUDA.get(keys)
+    if known is None and tensor.is_cuda:
+        plain = _in_fresh_thread(lambda: _keys_of_plain(str(tensor.device)))
+        _CUDA[plain] = True
+        known = _CUDA.setdefault(keys, False)
+    return bool(known)
 
 
 def caller(bridged: Bridged, record: Record | None) -> Callable[..., Any]:
@@ -58,7 +79,7 @@ def caller(bridged: Bridged, record: Record | None) -> Callable[..., Any]:
     is_compiling, grad_enabled = torch.compiler.is_dynamo_compiling, torch.is_grad_enabled
     function_mode, profiler = private.is_function_mode_enabled, private.is_profiler_enabled
     included, excluded = private.included_keys, private.excluded_keys
-    keys, exact, plain = private.dispatch_keys, autograd.EXACT, _TENSOR
+    keys, exact = private.dispatch_keys, autograd.EXACT
     in_forward_mode = private.in_forward_mode
 
     def call(*arguments: Any) -> Any:
@@ -71,13 +92,19 @@ def caller(bridged: Bridged, record: Record | None) -> Callable[..., Any]:
             or excluded().raw_repr() != _EXCLUDED
         ):
             return dispatched(*arguments)
-        requires_grad = False
+        requires_grad, plain = False, 0
         for place in places:
             value = arguments[place]
             if value is None:
                 continue
-            if type(value) not in exact or keys(value).raw_repr() != plain:
+            if type(value) not in exact:
                 return dispatched(*arguments)
+            own = keys(value).raw_repr()
+            if own != plain:
+                # The first tensor, or one of another kind.
+                if plain or (own != _CPU and not _is_plain_cuda(value, own)):
+                    return dispatched(*arguments)
+                plain = own
             requires_grad = requires_grad or value.requires_grad
         try:
             if requires_grad and grad_enabled():

@@ -20,6 +20,16 @@ pub static MODULE: Module = Module { name: "reduce_sum", text: include_str!("../
 const THREAD_ELEMENTS: i64 = 128;
 /// Sums of so many neighbours or more get a warp instead of a thread.
 const WARP_ELEMENTS: i64 = 32;
+/// With so many outputs, sums of at most [`WARP_MOST`] neighbours get a warp instead of a block.
+const WARP_OUTPUTS: i64 = 1 << 10;
+/// See [`WARP_OUTPUTS`].
+const WARP_MOST: i64 = 1 << 10;
+/// Elements of each of [`COLUMNS`] neighbouring outputs that one block adds; as in `parameters/reduce_sum.cuh`.
+const COLUMN_CHUNK: u64 = 512;
+/// Outputs of a block where outputs lie side by side.
+const COLUMNS: u64 = 32;
+/// So many neighbouring outputs use whole sectors.
+const COLUMNS_AT_LEAST: i64 = 8;
 /// So many outputs fill a device with one thread each.
 const MANY_OUTPUTS: i64 = 1 << 18;
 
@@ -30,7 +40,7 @@ parameters!(
         output: u64,
         /// Address of the operand.
         input: u64,
-        /// `[outputs, chunks]`; by block alone.
+        /// By block `[outputs, chunks]`, by columns `[chunks, outputs]`.
         partials: u64,
         /// Chunks of one output.
         chunks: i64,
@@ -108,25 +118,36 @@ fn launch_reduction(
     } else {
         64
     });
-    let chunks = (length as u64).div_ceil(CHUNK) as i64;
-    let by_thread =
-        length <= THREAD_ELEMENTS || outputs >= MANY_OUTPUTS || outputs.saturating_mul(chunks) > MAX_BLOCKS as i64;
+    // Neighbours are read by the lanes of a warp: summands of one output, or outputs.
+    let summed = reduced_pieces.first().map(|(layout, _)| *layout).unwrap_or_default();
+    let side_by_side = summed.rank == 1 && summed.strides[1][0] == 1;
+    let innermost = (kept_layout.rank as usize).saturating_sub(1);
+    let in_columns = !side_by_side
+        && kept_layout.rank > 0
+        && kept_layout.strides[1][innermost] == 1
+        && kept_layout.sizes[innermost] >= COLUMNS_AT_LEAST;
+    let chunks = (length as u64).div_ceil(if in_columns { COLUMN_CHUNK } else { CHUNK }) as i64;
+    let groups = if in_columns { (outputs as u64).div_ceil(COLUMNS) as i64 } else { outputs };
+    let few_neighbours = side_by_side && length <= WARP_MOST && outputs >= WARP_OUTPUTS;
+    let by_thread = length <= THREAD_ELEMENTS
+        || outputs >= MANY_OUTPUTS
+        || few_neighbours
+        || groups.saturating_mul(chunks) > MAX_BLOCKS as i64;
     let mut parameters = ReduceSumParameters {
         output: address(output),
         input: address(x),
         chunks,
         scale,
         kept: *kept_layout,
-        reduced: reduced_pieces.first().map(|(layout, _)| *layout).unwrap_or_default(),
+        reduced: summed,
         ..Default::default()
     };
-    // Neighbours are read by the lanes of a warp; there are at least as many neighbours as lanes, so that what counts
-    // elements in 32 bits counts lanes too.
-    let side_by_side = parameters.reduced.rank == 1 && parameters.reduced.strides[1][0] == 1;
+    // At least as many neighbours as lanes, so that what counts elements in 32 bits counts lanes too.
     let by_warp = by_thread && side_by_side && length >= WARP_ELEMENTS && outputs < MAX_BLOCKS as i64;
     let form = match by_thread {
         true if by_warp => "by_warp",
         true => "by_thread",
+        false if in_columns => "by_columns",
         false => "by_block",
     };
     let kernel = format!("reduce_sum_{form}_{}_{width}", suffix(x.dtype()));
@@ -139,8 +160,8 @@ fn launch_reduction(
     let count = outputs * chunks;
     let partials = Memory::new(context, count as usize * size_of::<f64>(), call.stream)?;
     parameters.partials = partials.address();
-    let launch = Launch { module: &MODULE, kernel: &kernel, blocks: count as u64, shared_bytes: 0 };
-    // SAFETY: as above; there is one partial sum a block.
+    let launch = Launch { module: &MODULE, kernel: &kernel, blocks: (groups * chunks) as u64, shared_bytes: 0 };
+    // SAFETY: as above; there is one partial sum for each output and chunk.
     unsafe { context.launch(&launch, &parameters, call.stream) }?;
     let finish = FinishParameters {
         output: address(output),
@@ -148,11 +169,16 @@ fn launch_reduction(
         count: chunks,
         inner: chunks.max(1),
         outer_stride: 0,
-        stride: chunks,
+        // By columns: all outputs of a chunk.
+        stride: if in_columns { outputs } else { chunks },
         factor: scale,
         output_type: i64::from(type_code(output.dtype())),
     };
-    let launch = Launch { module: &MODULE, kernel: "reduce_sum_finish", blocks: outputs as u64, shared_bytes: 0 };
+    let (kernel, blocks) = match in_columns {
+        true => ("reduce_sum_finish_columns", groups as u64),
+        false => ("reduce_sum_finish", outputs as u64),
+    };
+    let launch = Launch { module: &MODULE, kernel, blocks, shared_bytes: 0 };
     // SAFETY: the output is row-major, so that results are numbered as the kept layout numbers them; the sums were just
     // launched on the same stream.
     unsafe { context.launch(&launch, &finish, call.stream) }

@@ -44,9 +44,9 @@ pub struct DLTensor {
 }
 
 impl DLTensor {
-    /// Whether it is in the CPU's memory and has some.
-    pub fn is_cpu_memory(&self) -> bool {
-        self.device_type == CPU && !self.data.is_null()
+    /// Whether it is in memory that kernels can use, of the CPU or of a CUDA device, and has some.
+    pub fn has_memory(&self) -> bool {
+        (self.device_type == CPU || self.device_type == CUDA) && !self.data.is_null()
     }
 }
 

@@ -8,8 +8,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyType;
 
 use super::dlpack::{self, DLTensor, VERSION};
-use crate::core::device::Device;
-use crate::core::tensor::{Parts, TensorType};
+use crate::core::tensor::Parts;
 
 /// The table as DLPack 1 lays it out.
 #[repr(C)]
@@ -42,11 +41,11 @@ impl Exchange {
         }
     }
 
-    /// Where a tensor in the CPU's memory is; `None` where the library cannot say, or it is elsewhere.
+    /// Where a tensor in memory of the CPU or of a CUDA device is; `None` where the library cannot say, or it is elsewhere.
     ///
     /// # Safety
     /// The object is of the class that these functions were found on.
-    pub unsafe fn cpu_parts(&self, object: &Bound<'_, PyAny>) -> Option<Parts> {
+    pub unsafe fn parts(&self, object: &Bound<'_, PyAny>) -> Option<Parts> {
         let mut described = MaybeUninit::<DLTensor>::zeroed();
         // SAFETY: the caller's promise; the function fills the description or fails with an exception.
         let described = unsafe {
@@ -56,10 +55,10 @@ impl Exchange {
             }
             described.assume_init()
         };
-        if !described.is_cpu_memory() {
+        if !described.has_memory() {
             return None;
         }
-        let (TensorType { shape, dtype }, strides, pointer, _) = dlpack::read(&described).ok()?;
-        Some(Parts { pointer, kind: TensorType { shape, dtype }, strides, device: Device::Cpu })
+        let (kind, strides, pointer, device) = dlpack::read(&described).ok()?;
+        Some(Parts { pointer, kind, strides, device })
     }
 }

@@ -109,8 +109,8 @@ parameters!(
         tap_type: i32,
         /// 1: the last tap meets the first sample.
         flip: i32,
-        /// Tiled: 1 where two columns can be loaded as one.
-        pairs: i32,
+        /// Tiled: 1 where rows are whole vectors of sixteen bytes.
+        vectors: i32,
         /// Fills the struct to whole words.
         reserved: i32,
     }

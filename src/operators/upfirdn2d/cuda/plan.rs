@@ -13,8 +13,8 @@ const SHARED_BYTES: i64 = 48 * 1024 - 256;
 const ORIGIN_BYTES: i64 = THREADS as i64 * 8;
 /// The offset of the one plane of a general block, with room to a vector's boundary.
 const ORIGIN_BYTES_OF_ONE: i64 = 16;
-/// Blocks that keep any GPU busy: with fewer, larger tiles save no time.
-const ENOUGH_BLOCKS: i64 = 64;
+/// With fewer blocks than this a launch takes as long as its slowest block, and larger tiles save no time.
+const ENOUGH_BLOCKS: i64 = 8;
 /// Coordinates stay below this in 32-bit kernels, with room for a tile beyond.
 const NARROW: i64 = 1 << 30;
 /// Channels last: sixteen-byte vectors of channels that a block has of each pixel, at most.
@@ -114,7 +114,7 @@ fn with_window(
     p
 }
 
-/// Threads side by side for so many columns, or pairs of columns.
+/// Threads side by side for so many columns.
 fn row_threads_log2(columns: i64) -> i32 {
     log2((columns as u64).next_power_of_two().min(32) as i64)
 }
@@ -133,7 +133,7 @@ fn tiled(dtype: DType, p: UpFirDn2dParameters) -> Option<(Form, UpFirDn2dParamet
     // One thread's outputs, and their share of the window: as in `Tiled` of `tiled.cuh`.
     let compute = dtype.compute().size() as i64;
     let unit = 16 / compute;
-    let (width, height) = (unit, if down == 2 { 1 } else { 4 });
+    let (width, height) = (unit, if down == 2 { 2 } else { 4 });
     let (step_x, step_y) = (width * down / up, height * down / up);
     let read = if step_x % unit == 0 { unit } else { (8 / compute).max(1).min(step_x) };
     let needed = (width / up - 1) * down + i64::from(TILED_TAPS) / up + (up - 1);
@@ -163,13 +163,12 @@ fn tiled(dtype: DType, p: UpFirDn2dParameters) -> Option<(Form, UpFirDn2dParamet
     let whole = units * window_height;
     let plane_pitch = (whole + (plane_units - whole).rem_euclid(8)) * unit;
     planned = with_window(planned, window_width, window_height, units * unit, plane_pitch);
-    // Rows of whole pairs: none is half inside the input. A window may begin with the second of a pair.
-    let even = |value: i64| value % 2 == 0;
-    let pair_bytes = 2 * dtype.size() as u64;
-    let pairs = p.input % pair_bytes == 0 && even(p.input_width) && p.input_strides[..3].iter().all(|&s| even(s));
-    if pairs {
-        planned.pairs = 1;
-        planned.row_threads_log2 = row_threads_log2((window_width + 2) / 2);
+    // Rows of whole vectors: none is half inside the input. A window may begin within one; as `load_vectors` counts them.
+    let lanes = 16 / dtype.size() as i64;
+    let whole = |value: i64| value % lanes == 0;
+    if p.input % 16 == 0 && whole(p.input_width) && p.input_strides[..3].iter().all(|&stride| whole(stride)) {
+        planned.vectors = 1;
+        planned.width_magic = magic((window_width + 2 * lanes - unit - 1) / lanes + 1);
     }
     let vector = width * dtype.size() as i64;
     let strides = [p.output_strides[0], p.output_strides[1], p.output_strides[2]];
@@ -195,9 +194,9 @@ fn tiled(dtype: DType, p: UpFirDn2dParameters) -> Option<(Form, UpFirDn2dParamet
     Some((form, planned))
 }
 
-/// Tiles of outputs for the forms that take any factors.
-const TILES: [(i64, i64); 12] =
-    [(128, 32), (64, 32), (64, 16), (32, 32), (32, 16), (32, 8), (16, 16), (16, 8), (8, 8), (8, 4), (4, 4), (2, 2)];
+/// Tiles of outputs for the forms that take any factors, four columns and rows at least: a thread has several of them.
+const TILES: [(i64, i64); 11] =
+    [(128, 32), (64, 32), (64, 16), (32, 32), (32, 16), (32, 8), (16, 16), (16, 8), (8, 8), (8, 4), (4, 4)];
 
 /// One of [`TILES`] with the window that it needs.
 struct Choice {
@@ -248,7 +247,8 @@ fn channels_last(dtype: DType, p: UpFirDn2dParameters) -> Option<(Form, UpFirDn2
     let taps = staged_taps(&p, dtype.compute().size() as i64);
     let pixels = |choice: &Choice| choice.columns.saturating_mul(choice.rows);
     let shared = |choice: &Choice| pixels(choice).saturating_mul(16 * parts as i64).saturating_add(taps);
-    let choice = cheapest(&p, planes, shared, pixels)?;
+    let sectors = |choice: &Choice| choice.rows * (choice.columns * 16 * parts as i64 / SECTOR + 1);
+    let choice = cheapest(&p, planes, shared, sectors)?;
     let planned = UpFirDn2dParameters { row_threads_log2: log2(parts as i64), ..with_choice(p, &choice) };
     let kernel = format!("upfirdn2d_channels_last_{}", suffix(dtype));
     Some((Form { kernel, blocks: grid(&planned, planes)?, shared_bytes: choice.shared_bytes as u32 }, planned))
@@ -263,9 +263,15 @@ fn with_choice(p: UpFirDn2dParameters, choice: &Choice) -> UpFirDn2dParameters {
 fn general(dtype: DType, p: UpFirDn2dParameters) -> Option<(Form, UpFirDn2dParameters)> {
     let compute = dtype.compute().size() as i64;
     let fixed_bytes = ORIGIN_BYTES_OF_ONE + staged_taps(&p, compute);
-    // The window, and the window filtered along x.
+    // The window, and the window filtered along x, by columns.
     let shared = |choice: &Choice| {
-        (choice.columns + choice.tile.0).saturating_mul(choice.rows).saturating_mul(compute).saturating_add(fixed_bytes)
+        let across = choice.tile.0.saturating_mul(choice.rows | 1);
+        choice
+            .columns
+            .saturating_mul(choice.rows)
+            .saturating_add(across)
+            .saturating_mul(compute)
+            .saturating_add(fixed_bytes)
     };
     // Sectors of each row, and one more where a row begins within one.
     let sectors = |choice: &Choice| choice.rows * (choice.columns * dtype.size() as i64 / SECTOR + 1);
