@@ -1,28 +1,8 @@
 // Snake: y = x + sin²(p x) / (q + 1e-9) with numbers of each channel. SnakeGradient: dy times the derivative by x, and the
 // sums of dy times those by alpha and beta. SnakeDerivative: dy times a derivative of any order.
 #include "layout.cuh"
-#include "parameters/snake.cuh"
 #include "reduce.cuh"
-#include "sine.cuh"
-
-template <typename C> struct Wave {
-    C frequency, inverse;
-};
-
-template <typename C> __device__ __forceinline__ C number_of(u64 numbers, i64 type, i64 logscale, i64 channel) {
-    const C number = load_as<C>(numbers, i32(type), channel);
-    return logscale ? exponential(number) : number;
-}
-
-template <typename C> __device__ __forceinline__ Wave<C> wave_of(const WaveParameters &p, i64 channel) {
-    const C frequency = number_of<C>(p.alpha, p.alpha_type, p.logscale, channel);
-    const C divisor = p.beta ? number_of<C>(p.beta, p.beta_type, p.logscale, channel) : frequency;
-    return {frequency, C(1.0) / (divisor + C(1e-9))};
-}
-
-template <typename C> __device__ __forceinline__ C slope_of(const Wave<C> &wave, C sine_of_double) {
-    return fused(sine_of_double, wave.frequency * wave.inverse, C(1.0));
-}
+#include "wave.cuh"
 
 enum Form : i32 { VALUE, GRADIENT, DERIVATIVE };
 
@@ -41,7 +21,7 @@ template <typename C> __device__ __forceinline__ C polynomial_of(const double *c
 
 template <typename C> __device__ __forceinline__ C derivative_of(const SnakeParameters &p, i64 channel, C t) {
     const double *table = pointer<const double>(p.table) + channel * TABLE;
-    const double *sine = table + 2, *cosine = sine + MOST_COEFFICIENTS;
+    const double *sine = table + 2, *cosine = sine + SNAKE_COEFFICIENTS;
     const i32 of_sine = length_of(sine, i32(p.coefficients)), of_cosine = length_of(cosine, i32(p.coefficients));
     const Angle<C> angle = angle_of(t * C(table[0]));
     C value = fused(angle.sine_squared, C(table[1]), fused(t, C(p.slope), C(p.constant)));
@@ -123,11 +103,6 @@ template <typename T, typename Index> __device__ __forceinline__ void reduce(con
 
 FOR_EACH_TYPE_AND_INDEX(STRIDED)
 
-// The derivative of a number by what it is the exponential of.
-__device__ __forceinline__ double by_logarithm(u64 numbers, i64 type, i64 logscale, i64 channel) {
-    return logscale ? exponential(load_as<double>(numbers, i32(type), channel)) : 1.0;
-}
-
 // One block a channel: from the sums by p and by q to the gradients of alpha and beta.
 extern "C" __global__ void __launch_bounds__(THREADS) snake_finish(SnakeFinishParameters p) {
     const double *partials = pointer<const double>(p.partials) + 2 * i64(blockIdx.x) * p.chunks;
@@ -136,20 +111,11 @@ extern "C" __global__ void __launch_bounds__(THREADS) snake_finish(SnakeFinishPa
         by_frequency += partials[2 * m];
         by_divisor += partials[2 * m + 1];
     }
-    double first = block_sum(by_frequency);
+    const double first = block_sum(by_frequency);
     __syncthreads();
     const double second = block_sum(by_divisor);
     if (threadIdx.x != 0) return;
-    // Without divisors of their own p stands in both places.
-    if (!p.wave.beta) first = first + second;
-    const i64 channel = blockIdx.x;
-    const i64 logscale = p.wave.logscale;
-    if (p.alpha_gradient) {
-        store_as(p.alpha_gradient, i32(p.wave.alpha_type), channel, first * by_logarithm(p.wave.alpha, p.wave.alpha_type, logscale, channel));
-    }
-    if (p.beta_gradient) {
-        store_as(p.beta_gradient, i32(p.wave.beta_type), channel, second * by_logarithm(p.wave.beta, p.wave.beta_type, logscale, channel));
-    }
+    store_wave_gradients(p.wave, blockIdx.x, first, second, p.alpha_gradient, p.beta_gradient);
 }
 
 __device__ __forceinline__ double power_of(double number, i32 exponent) {
@@ -184,7 +150,7 @@ __device__ __forceinline__ void chain(double number, bool logscale, i32 order, d
 
 // What derivatives of a channel are made of, as `src/devices/cpu/activations/partial.rs` has it; one block a channel.
 template <typename C> __device__ __forceinline__ void table(const SnakeTableParameters &p) {
-    __shared__ double by_alpha[MOST_COEFFICIENTS], weights[MOST_COEFFICIENTS];
+    __shared__ double by_alpha[SNAKE_COEFFICIENTS], weights[SNAKE_COEFFICIENTS];
     if (threadIdx.x != 0) return;
     const i64 channel = blockIdx.x;
     const i32 order_x = i32(p.order_x), order_alpha = i32(p.order_alpha), order_beta = i32(p.order_beta);
@@ -218,7 +184,7 @@ template <typename C> __device__ __forceinline__ void table(const SnakeTablePara
                 table[1] = table[1] + factor;
             } else {
                 const double scaled = factor * power_of(2.0, m - 1);
-                double *place = table + (m % 2 == 1 ? 2 : 2 + MOST_COEFFICIENTS) + (k - l);
+                double *place = table + (m % 2 == 1 ? 2 : 2 + SNAKE_COEFFICIENTS) + (k - l);
                 *place = *place + ((m - 1) % 4 < 2 ? scaled : -scaled);
             }
         }

@@ -44,11 +44,6 @@ def text(pattern: str) -> str:
     return "".join(path.read_text(encoding="utf-8") for path in sorted(ROOT.glob(pattern)))
 
 
-# Operators that are others in one pass over memory: elsewhere than on the CPU those serve.
-# tests/operators/test_filtered_act.py compares every bit with them.
-COMPOSED = {"FilteredAct", "FilteredActGradient"}
-
-
 def missing(name: str) -> Iterator[str]:
     """Yield what a built-in operator lacks."""
     folder, function = home(name)
@@ -64,7 +59,7 @@ def missing(name: str) -> Iterator[str]:
         yield "examples, in its schema: tests of gradients, devices and torch, the self-test and the soak run them"
     if schema.gradient != "defined":
         yield "a gradient definition"
-    for device in ("cpu",) if name in COMPOSED else ("cpu", "cuda"):
+    for device in ("cpu", "cuda"):
         if device not in schema.devices:
             yield f"a kernel for the device {device}"
     if not callable(getattr(reference, function, None)):
@@ -72,8 +67,7 @@ def missing(name: str) -> Iterator[str]:
     tests = f"tests/operators/test_{folder}.py"
     if not re.search(rf'"{name}"|firelu\.{function}\(', text(tests)):
         yield f"a test in {tests}"
-    if name not in COMPOSED:
-        yield from missing_kernels(name, folder)
+    yield from missing_kernels(name, folder)
     for path, pattern in {
         f"python/firelu/torch/operators/{folder}.py": f'"{name}": Rules\\(',
         "docs/reliability.md": f"`{name}`",
@@ -190,6 +184,6 @@ def test_a_folder_brings_its_operators_and_kernels_and_no_device_knows_it():
     listed = re.findall(r"(\w+)::FAMILY", (ROOT / "src" / "operators" / "mod.rs").read_text())
     assert sorted(folders) == sorted(listed)
     kernels = {path.stem for path in (ROOT / "cuda").glob("*.cu")}
-    assert set(folders) - {home(name)[0] for name in COMPOSED} <= kernels
+    assert set(folders) <= kernels
     for path in (ROOT / "src" / "devices" / "cuda").glob("*.rs"):
         assert not re.search(rf"\b({'|'.join(folders)})\b", path.read_text()), path

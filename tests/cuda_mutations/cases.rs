@@ -107,6 +107,7 @@ pub fn elementwise(dtype: DType) -> Vec<Case> {
             cases.extend([reduced(shape, layout, &axes, dtype)]);
         }
     }
+    cases.extend(filtered(dtype));
     // Every rank that a kernel takes, of dimensions that cannot be merged, reduced over some of them.
     for rank in 1..=8 {
         let shape: Vec<usize> = (0..rank).map(|axis| 2 + axis % 2).collect();
@@ -288,6 +289,39 @@ pub fn waved(shape: &[usize], layout: Layout, dtype: DType) -> Vec<Case> {
             }));
             let gradient = || Case::new("SnakeGradient", of(&single), args.clone());
             cases.extend([gradient(), gradient().without(0), gradient().without(1)]);
+        }
+    }
+    cases
+}
+
+/// Filtered activations of whole numbers: tiles of one chunk of rows and of several, with every kind of taps and border.
+pub fn filtered(dtype: DType) -> Vec<Case> {
+    let mut cases = Vec::new();
+    let ints =
+        |pairs: &[(&'static str, i64)]| pairs.iter().map(|&(name, n)| (name, ArgValue::Int(n))).collect::<Vec<_>>();
+    for (shape, seeds) in [([1, 2, 5, 6], [1, 2]), ([2, 2, 40, 90], [3, 4]), ([1, 2, 1, 700], [5, 6])] {
+        let rows = if shape[2] == 1 { 1 } else { 3 };
+        for layout in [Layout::RowMajor, Layout::ChannelsLast, Layout::Shifted] {
+            let x = exact(&shape, layout, dtype, seeds[0]);
+            let kernels = [4, 3].map(|columns| exact(&[rows, columns], Layout::RowMajor, dtype, columns as u64));
+            let bias = exact(&[2], Layout::RowMajor, dtype, 9);
+            let factor = if rows == 1 { 1 } else { 2 };
+            let mut args = ints(&[("up_x", 2), ("up_y", factor), ("down_x", 2), ("down_y", factor), ("pad_x0", 2)]);
+            args.push(("act", ArgValue::String("relu".into())));
+            args.push(("gain", float(1.0)));
+            let inputs = vec![Some(x), Some(kernels[0].clone()), Some(kernels[1].clone()), Some(bias), None, None];
+            let case = Case::new("FilteredAct", inputs.clone(), args.clone());
+            let output = registry::find("FilteredAct").unwrap();
+            let resolved = output.schema.resolve_args(args.iter().cloned()).unwrap();
+            let views: Vec<_> = inputs.iter().map(|pair| pair.as_ref().map(|pair| pair[0].view())).collect();
+            let parts: Vec<_> = views.iter().map(Option::as_deref).collect();
+            let kind = output.schema.check(&parts, &[], &resolved).unwrap().1[0].clone();
+            let dy = exact(&kind.shape, Layout::RowMajor, dtype, seeds[1]);
+            drop(parts);
+            drop(views);
+            cases.push(case);
+            let inputs = [inputs, vec![Some(dy)]].concat();
+            cases.push(Case::new("FilteredActGradient", inputs, args));
         }
     }
     cases

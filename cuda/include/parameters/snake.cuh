@@ -3,7 +3,7 @@
 #include "parameters.cuh"
 
 enum : i32 {
-    MOST_COEFFICIENTS = 9,  // of the polynomials of a derivative
+    SNAKE_COEFFICIENTS = 9, // of the polynomials of a derivative
     TABLE = 20,             // numbers of a channel: its frequency, the factor of sin², those of the sine and the cosine
 };
 

@@ -1,29 +1,9 @@
 // Outputs at the border of a filter whose padding is not zeros: one thread an output, straight from global memory, in the
 // order of operations of the other forms. Those in the middle, to which nothing outside matters, are left to the latter.
 #pragma once
+#include "border.cuh"
 #include "reduce.cuh"
 #include "upfirdn2d/window.cuh"
-
-// As `src/filters/border.rs` numbers them.
-enum Border : i32 { CONSTANT = 0, EDGE = 1, REFLECT = 2, SYMMETRIC = 3, WRAP = 4 };
-
-// After how many positions a rule repeats itself; a single sample is repeated by every rule.
-__device__ __forceinline__ i64 border_period(i32 border, i64 length) {
-    return border == WRAP ? length : 2 * (border == REFLECT ? length - 1 : length);
-}
-
-__device__ __forceinline__ i64 modulo(i64 value, i64 divisor) {
-    const i64 rest = value % divisor;
-    return rest < 0 ? rest + divisor : rest;
-}
-
-// Which sample of a signal stands at a position inside or outside it.
-__device__ __forceinline__ i64 border_source(i32 border, i64 position, i64 length) {
-    if (u64(position) < u64(length)) return position;
-    if (border == EDGE || length == 1) return position < 0 ? 0 : length - 1;
-    const i64 period = border_period(border, length), place = modulo(position, period);
-    return border == WRAP ? place : min(place, period - place - i64(border == SYMMETRIC));
-}
 
 // All positions that stand for a sample: every `step`-th before `end` from the first on, and so from the second on.
 struct Positions {

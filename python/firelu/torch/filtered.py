@@ -1,4 +1,4 @@
-"""Filtered activations on torch tensors: one fused operator on the CPU, the same steps one by one elsewhere."""
+"""Filtered activations on torch tensors: one fused operator on the CPU and on CUDA devices, the same steps one by one elsewhere."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def _filtered(
 ) -> Tensor:
     """Run the fused operator where there is one, else its parts."""
     x, fu, fd, bias, alpha, beta = inputs
-    if x.device.type in ("cpu", "meta"):
+    if x.device.type in ("cpu", "cuda", "meta"):
         arguments = (act, *factors, *pads, *down_pads, *numbers, *borders, logscale, axis)
         result: Tensor = _FILTERED_ACT(x, fu, fd, bias, alpha, beta, *arguments)
         return result

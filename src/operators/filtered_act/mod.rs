@@ -6,6 +6,8 @@
 //! and `Snake`.
 
 mod cpu;
+#[cfg(feature = "cuda")]
+mod cuda;
 mod gradients;
 pub mod params;
 
@@ -20,7 +22,7 @@ use crate::core::tensor::TensorType;
 pub use params::FilteredActArgs;
 use params::Function;
 
-family!(filtered_act, filtered_act_gradient; "a composition of UpFirDn2d, BiasAct and Snake serves CUDA tensors");
+family!(filtered_act, filtered_act_gradient);
 
 /// The places of the inputs.
 const B: usize = 3;
@@ -102,8 +104,10 @@ pub fn filtered_act() -> Operator {
             example!([1, 2, 4, 5], [2, 3], [1, 2], [2], [2], [2]; act = "snake", logscale = true, up_x = 2, down_x = 2),
         ])
         .tensor_inference_function(|signature| Ok(smallvec![output_type(signature)?]));
-    Operator::new(with_cost(schema.args(FilteredActArgs::specs()), 1), cpu::forward)
-        .with_gradient(Gradient::defined(gradients::GetFilteredActGradient))
+    let operator = Operator::new(with_cost(schema.args(FilteredActArgs::specs()), 1), cpu::forward);
+    #[cfg(feature = "cuda")]
+    let operator = operator.with_explanation(cuda::explain);
+    with_cuda!(operator, cuda::forward).with_gradient(Gradient::defined(gradients::GetFilteredActGradient))
 }
 
 /// The operator `FilteredActGradient`.
@@ -118,8 +122,8 @@ pub fn filtered_act_gradient() -> Operator {
         .output("dSnakeBeta", "The shape and type of SnakeBeta; of length zero without.")
         .examples([example!([1, 2, 4, 5], [2, 3], [1, 2], [2], none, none, [1, 2, 3, 4]; act = "swish", up_x = 2, down_x = 2), example!([1, 2, 4, 5], [2, 3], [1, 2], none, [2], none, [1, 2, 3, 4]; act = "snake", logscale = true, up_x = 2, down_x = 2)])
         .tensor_inference_function(infer_gradient);
-    Operator::new(with_cost(schema.args(FilteredActArgs::specs()), 3), cpu::gradient)
-        .with_gradient(Gradient::defined(gradients::of_gradient))
+    let operator = Operator::new(with_cost(schema.args(FilteredActArgs::specs()), 3), cpu::gradient);
+    with_cuda!(operator, cuda::gradient).with_gradient(Gradient::defined(gradients::of_gradient))
 }
 
 fn infer_gradient(signature: &Signature<'_>) -> Result<OutputTypes> {

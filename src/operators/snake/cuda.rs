@@ -312,7 +312,7 @@ mod tests {
     fn the_constants_are_those_of_the_header() {
         let header = include_str!("../../../cuda/include/parameters/snake.cuh");
         let most = Orders::MOST as u64 + 1;
-        assert_constants(header, &[("MOST_COEFFICIENTS", most), ("TABLE", super::TABLE as u64)]);
+        assert_constants(header, &[("SNAKE_COEFFICIENTS", most), ("TABLE", super::TABLE as u64)]);
         assert_eq!(super::TABLE as u64, 2 + 2 * most);
     }
 }

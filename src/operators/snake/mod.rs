@@ -5,7 +5,7 @@
 
 mod cpu;
 #[cfg(feature = "cuda")]
-mod cuda;
+pub mod cuda;
 mod gradients;
 
 use smallvec::smallvec;
