@@ -25,5 +25,6 @@ pub mod levels;
 pub mod loops;
 pub mod pipeline;
 pub mod plan;
+pub mod rate;
 mod scratch;
 mod window;

@@ -191,6 +191,13 @@ fn copy_bytes(
     entry::detach(py, || unsafe { copy(source as *const u8, target as *mut u8, bytes, method) }).map_err(raise)
 }
 
+/// How many float32 multiply-adds the threads do in a second at the current level: the yardstick of filters.
+#[guarded]
+#[pyfunction]
+fn multiply_adds_per_second(py: Python<'_>) -> PyResult<f64> {
+    entry::detach(py, firelu_filters::rate::multiply_adds_per_second::<f32>).map_err(raise)
+}
+
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(operators, module)?)?;
     module.add_function(wrap_pyfunction!(get_num_threads, module)?)?;
@@ -205,6 +212,7 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(non_temporal_reason, module)?)?;
     module.add_function(wrap_pyfunction!(set_non_temporal_bytes, module)?)?;
     module.add_function(wrap_pyfunction!(copy_bytes, module)?)?;
+    module.add_function(wrap_pyfunction!(multiply_adds_per_second, module)?)?;
     module.add_function(wrap_pyfunction!(memory_stats, module)?)?;
     module.add_function(wrap_pyfunction!(empty_cache, module)?)?;
     module.add_function(wrap_pyfunction!(set_cache_limit, module)?)

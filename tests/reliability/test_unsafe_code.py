@@ -13,6 +13,7 @@ ALLOWED = {
     r"src/devices/(cpu|cuda)/((memory|simd|activations|walk)/)?\w+\.rs": "threads, registers, memory and drivers",
     r"src/filters/plan/(layout|taps)\.rs": "the taps of a kernel and the rows of a plane are read through strides",
     r"src/filters/window\.rs": "windows are copied through the strides of planes, and added up",
+    r"src/filters/rate\.rs": "the loop of multiply-adds is called at a level that was detected",
     r"src/filters/filter/\w+\.rs": "tiles call the loops on rows that the plan cut",
     r"src/filters/kernel_gradient/\w+\.rs": "tiles call the loops on rows that the plan cut",
     r"src/filters/pipeline/\w+\.rs": "rows pass from loop to loop through a tile's memory",

@@ -58,6 +58,11 @@ def torch_row(result: Mapping[str, Any]) -> str:
     others = [name for name in seconds if not name.startswith("firelu")]
     compared = [f"{name} {seconds[name] / seconds['firelu.torch']:.1f} x" for name in others]
     compared += [f"{name} left out ({reason})" for name, reason in result["left_out"].items()]
+    if result.get("multiply_adds"):
+        rate, most = result["multiply_adds"] / seconds["firelu.torch"], result["multiply_adds_per_second"]
+        compared.append(f"{rate / 1e9:.1f} G multiply-adds/s, {rate / most:.0%} of {most / 1e9:.0f}")
+    if forward := seconds.get("firelu.torch, forward"):
+        compared.append(f"backward {seconds['firelu.torch'] / forward - 1:.1f} x forward")
     # Gradients are taken by torch alone.
     of_arrays = f"{seconds['firelu'] / copy:.2f}" if "firelu" in seconds else "-"
     ours = f"{seconds['firelu.torch'] / copy:>20.2f} {of_arrays:>14}"

@@ -14,6 +14,7 @@ import torch
 
 from .. import functional
 from .. import torch as ours
+from .._firelu import multiply_adds_per_second
 from .cases import TAPS
 from .measure import Run, copies_of, fastest, fastest_copy, typical
 from .torch_activations import activation_cases
@@ -161,6 +162,9 @@ def measure(case: TorchCase, rounds: int, compiled: bool = True) -> dict[str, An
         "copy_seconds": fastest_copy(seconds),
         "seconds": {name: seconds[name] for name in runs},
         "left_out": left_out,
+        # The processor's own rate, of the same minute.
+        "multiply_adds": case.multiply_adds,
+        "multiply_adds_per_second": multiply_adds_per_second() if case.multiply_adds else None,
     }
 
 

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from .measure import Run
 
 BRIDGE, ARRAYS = "firelu.torch", "firelu"
+#: The forward pass of a case that times forward and backward together.
+FORWARD = "firelu.torch, forward"
 EAGER, COMPILED = "torch eager", "torch.compile"
 
 
@@ -17,3 +19,5 @@ class TorchCase:
     name: str
     traffic: int
     runs: dict[str, Run]
+    #: Multiply-adds that firelu's first call does, where they are what it takes time for.
+    multiply_adds: int = 0

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -177,4 +179,10 @@ def filtered_snake(
 def _snake_taps(kernel: Tensor | None, ratio: int, input: Tensor) -> Tensor:
     if kernel is not None:
         return kernel
-    return torch.from_numpy(kaiser(0.5 / ratio, 0.6 / ratio, 6 * ratio // 2 * 2)).to(input.device)
+    return torch.from_numpy(_default_taps(ratio)).to(input.device)
+
+
+@lru_cache(maxsize=64)
+def _default_taps(ratio: int) -> np.ndarray[Any, Any]:
+    """Give the taps as an array, not as a tensor, which would be of the mode that the first call ran under."""
+    return kaiser(0.5 / ratio, 0.6 / ratio, 6 * ratio // 2 * 2)

@@ -75,6 +75,12 @@ macro_rules! compile_loops {
             unsafe { loops::products::add::<R>(parts, pairs) }
         }
 
+        $(#[$feature])?
+        unsafe fn multiply_adds<R: Register>(rounds: usize) {
+            // SAFETY: the caller's promise.
+            unsafe { loops::rate::run::<R>(rounds) }
+        }
+
         const fn reading<S, R>() -> Reading<S>
         where
             S: Element<Compute = R::Number>,
@@ -108,6 +114,7 @@ macro_rules! compile_loops {
                 short,
                 split_phases: split_phases::<T, R>,
                 products: products::<R>,
+                multiply_adds: multiply_adds::<R>,
                 prefetch_lines: loops::memory_access::prefetch_lines::<R>,
             }
         }

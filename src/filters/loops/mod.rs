@@ -19,6 +19,7 @@
 pub mod memory_access;
 pub mod phases;
 pub mod products;
+pub mod rate;
 pub mod register;
 pub mod short;
 pub mod split;
@@ -88,6 +89,8 @@ pub struct Loops<T: Element> {
     pub split_phases: SplitPhasesLoop<T>,
     /// For the kernel's gradient: products of inputs with outputs.
     pub products: ProductsLoop<T::Compute>,
+    /// So many multiply-adds in each of some registers, and nothing else: [`rate::run`].
+    pub multiply_adds: unsafe fn(usize),
     /// Prefetches the lines of some memory.
     pub prefetch_lines: fn(*const u8, usize),
 }

@@ -13,6 +13,7 @@ use crate::levels::FilterElement;
 use crate::loops::memory_access::{Rows, Stores};
 use crate::loops::two_rows::PairedRows;
 use crate::loops::{Loops, Writing};
+use crate::plan::strip::SLACK;
 use firelu_core::dtype::Element;
 use firelu_cpu::features::Level;
 
@@ -23,7 +24,8 @@ where
 {
     direction: &'a Direction<T::Compute>,
     columns: &'a Columns,
-    plane: Plane,
+    /// The planes that stand side by side.
+    planes: SmallVec<[Plane; 8]>,
     /// In how many phases outputs are computed.
     phases: usize,
     /// Where the terms of each phase stand in a row of the middle grid; as many for each.
@@ -69,18 +71,16 @@ where
         };
         let (row, y) = (columns.row(), &direction.geometry.y);
         let loops = <T::Compute as FilterElement>::loops(level);
-        let sums = [room.take(row), room.take(row), room.take(row)];
+        let sums = [room.take(row + SLACK), room.take(row + SLACK), room.take(row + SLACK)];
         let (mut taps, mut pairs) = (Vec::new(), None);
         if let Kernel::Separable(along_x, along_y) = &direction.kernel {
             taps = (0..phases).flat_map(|_| along_x.iter().copied()).collect();
-            let bytes = (columns.pitch * size_of::<T::Compute>()) as isize;
             let mut both = PairedRows::<T::Compute> { shift: y.down as usize, ..Default::default() };
             both.taps.extend_from_slice(along_y);
             both.second = sums[1] as isize - sums[0] as isize;
-            both.rows = Rows { count: columns.phases, source: bytes, target: bytes };
             both.sources.resize((y.taps + y.down) as usize, std::ptr::null());
             if !direction.passes_rows() && loops.input_pairs.is_some() {
-                pairs = both.choose(columns.per_phase, loops.lanes).map(|_| both);
+                pairs = both.choose(columns.row(), loops.lanes).map(|_| both);
             }
         }
         let lines = [0, 1].map(|which: usize| {
@@ -89,7 +89,7 @@ where
         Down {
             direction,
             columns,
-            plane: Plane::NONE,
+            planes: SmallVec::new(),
             phases,
             offsets,
             folds,
@@ -105,12 +105,18 @@ where
         }
     }
 
-    /// Writes these output rows of a plane.
+    /// Writes these output rows of some planes.
     ///
     /// # Safety
     /// The promise of `run_strip`.
-    pub unsafe fn write_rows(&mut self, plane: Plane, rows: Range<usize>, middle: &mut Middle<'_, T>) {
-        self.plane = plane;
+    pub unsafe fn write_rows(
+        &mut self,
+        planes: impl Iterator<Item = Plane>,
+        rows: Range<usize>,
+        middle: &mut Middle<'_, T>,
+    ) {
+        self.planes.clear();
+        self.planes.extend(planes);
         let mut row = rows.start as i64;
         while row < rows.end as i64 {
             // SAFETY: the caller's promise.
@@ -153,7 +159,7 @@ where
             for (source, input) in pairs.sources.iter_mut().zip(start..) {
                 *source = middle.row(input);
             }
-            write(pairs, self.sums[0], self.columns.per_phase);
+            write(pairs, self.sums[0], self.columns.row());
         }
         true
     }
@@ -186,12 +192,9 @@ where
         // SAFETY: the promise of `write_rows`; the ring holds as many rows as a sum needs.
         let sources: SmallVec<[*const T::Compute; 32]> =
             (start..start + y.taps).map(|input| unsafe { middle.row(input) }).collect();
-        let bytes = (self.columns.pitch * size_of::<T::Compute>()) as isize;
-        let rows = Rows { count: self.columns.phases, source: bytes, target: bytes };
+        let count = self.columns.row();
         // SAFETY: as above; a row of zeros is as long.
-        unsafe {
-            (self.loops.between_out.sum)(&sources, along_y, target, self.columns.per_phase, rows, Stores::Cached)
-        };
+        unsafe { (self.loops.between_out.sum)(&sources, along_y, target, count, Rows::ONE, Stores::Cached) };
     }
 
     /// An output row summed over rows and columns at once.
@@ -250,36 +253,42 @@ where
         taps: &[T::Compute],
         ready: Option<*mut T::Compute>,
     ) {
-        let Columns { real, outputs, .. } = self.columns;
+        let Columns { real, outputs, folded, joined, segment, .. } = self.columns;
         let (width, count) = ((outputs.end - outputs.start) as usize, (real.end - real.start) as usize);
-        let (target, dense) =
-            (self.plane.at(row, real.start), self.plane.column == size_of::<T>() as isize || count < 2);
-        let place = if dense { target.cast::<T>() } else { self.gathered.cast() };
+        // From plane to plane.
+        let step = segment * self.phases;
+        let dense = |plane: &Plane| plane.column == size_of::<T>() as isize || count < 2;
         // SAFETY: the promise of `write_rows`; the tile's columns are writable, and rows hold the strip's columns.
         unsafe {
-            if ready.is_none() && self.columns.folded.is_empty() {
-                self.sum_along_x(sources, taps, place, width, &self.output.output);
-            } else {
-                let line = ready.unwrap_or(self.row);
-                if ready.is_none() {
-                    self.sum_along_x(sources, taps, line, width, &self.loops.between_out);
-                }
-                for &(outside, stands_for) in &self.columns.folded {
-                    let Some(inside) =
-                        stands_for.filter(|inside| outputs.contains(inside) && outputs.contains(&outside))
-                    else {
-                        continue;
-                    };
-                    let [from, to] = [outside, inside].map(|column| (column - outputs.start) as usize);
-                    *line.add(to) = *line.add(to) + *line.add(from);
-                }
-                let source = line.wrapping_add((real.start - outputs.start) as usize).cast_const();
-                (self.output.output.sum)(&[source], &one(), place, count, AS_IT_IS.0, AS_IT_IS.1);
+            if let ([plane], None, true) = (&self.planes[..], ready, folded.is_empty() && *joined == 1)
+                && dense(plane)
+            {
+                let target = plane.at(row, real.start).cast::<T>();
+                return self.sum_along_x(sources, taps, target, width, &self.output.output);
             }
-            if !dense {
-                for column in 0..count {
-                    let to = target.wrapping_offset(column as isize * self.plane.column).cast::<T>();
-                    to.write_unaligned(*place.add(column));
+            let line = ready.unwrap_or(self.row);
+            if ready.is_none() {
+                let all = (self.planes.len() - 1) * step + width;
+                self.sum_along_x(sources, taps, line, all, &self.loops.between_out);
+            }
+            for &(outside, stands_for) in folded {
+                let Some(inside) = stands_for.filter(|inside| outputs.contains(inside) && outputs.contains(&outside))
+                else {
+                    continue;
+                };
+                let [from, to] = [outside, inside].map(|column| (column - outputs.start) as usize);
+                *line.add(to) = *line.add(to) + *line.add(from);
+            }
+            for (which, plane) in self.planes.iter().enumerate() {
+                let source = line.wrapping_add(which * step + (real.start - outputs.start) as usize).cast_const();
+                let target = plane.at(row, real.start);
+                let place = if dense(plane) { target.cast::<T>() } else { self.gathered.cast() };
+                (self.output.output.sum)(&[source], &one(), place, count, AS_IT_IS.0, AS_IT_IS.1);
+                if !dense(plane) {
+                    for column in 0..count {
+                        let to = target.wrapping_offset(column as isize * plane.column).cast::<T>();
+                        to.write_unaligned(*place.add(column));
+                    }
                 }
             }
         }

@@ -9,12 +9,17 @@ use crate::border::Border;
 use crate::plan::strip::SLACK;
 use firelu_core::dtype::Compute;
 
-/// What the rows of a tile may take of the first-level cache.
-const CACHED_BYTES: usize = 56 << 10;
-/// Output rows of a tile, at least and at most: neighbours compute some rows of the middle grid twice.
-const ROWS: (usize, usize) = (64, 512);
+/// What the rows of a tile may take of the caches: a call of a loop costs as much as some registers of a row, so that
+/// rows twice as long, in the second-level cache, are faster than what the first level holds.
+const CACHED_BYTES: usize = 96 << 10;
+/// Output rows of a tile, at least: neighbours compute some rows of the middle grid twice.
+const ROWS: usize = 64;
+/// How many tiles are enough for every thread to get its share.
+const TILES: usize = 64;
 /// Multiply-adds of a task.
-const TASK_PRODUCTS: f64 = 2_000_000.0;
+const TASK_PRODUCTS: f64 = 1_500_000.0;
+/// Columns of each phase up to which narrow planes stand side by side.
+const JOINED: usize = 400;
 
 /// The least common multiple: the phases in which a row of the middle grid is kept.
 pub fn phases(up: i64, down: i64) -> i64 {
@@ -28,6 +33,8 @@ pub fn phases(up: i64, down: i64) -> i64 {
 /// How a call is cut.
 pub struct Plan {
     phases: usize,
+    /// How many planes stand side by side in a row.
+    joined: usize,
     /// Output columns of a strip.
     strip: usize,
     /// Output rows of a band.
@@ -39,6 +46,8 @@ pub struct Plan {
     /// How much work there is.
     pub work: usize,
     planes: usize,
+    /// Planes side by side count as one.
+    groups: usize,
     width: usize,
     height: usize,
     /// The lengths of the middle grid.
@@ -47,9 +56,9 @@ pub struct Plan {
     rings: Vec<usize>,
 }
 
-/// One tile: some output rows and columns of a plane.
+/// One tile: some output rows and columns of a plane, or of some that stand side by side.
 pub struct Tile {
-    pub plane: usize,
+    pub planes: Range<usize>,
     pub rows: Range<usize>,
     pub columns: Range<usize>,
     pub strip: usize,
@@ -57,7 +66,8 @@ pub struct Tile {
 }
 
 impl Plan {
-    pub fn new<C: Compute>(ups: &[Direction<C>], down: &Direction<C>, planes: usize) -> Self {
+    /// Planes may stand side by side where the loop between does the same to all (`alike`).
+    pub fn new<C: Compute>(ups: &[Direction<C>], down: &Direction<C>, planes: usize, alike: bool) -> Self {
         let (x, y) = (&down.geometry.x, &down.geometry.y);
         let phases = ups.iter().fold(x.down, |multiple, up| phases(multiple, up.geometry.x.up)) as usize;
         // Where every row passes for itself, none is kept.
@@ -92,16 +102,22 @@ impl Plan {
         let products = samples * (ups.iter().map(kernel).sum::<f64>() + 8.0)
             + kernel(down) * x.output as f64 * y.output as f64 * x.down.max(1) as f64;
         let per_output_row = products / (strips as f64 * height.max(1) as f64);
+        let joined = match alike && strips == 1 && !passing {
+            true => joined(ups, down, phases as usize, planes),
+            false => 1,
+        };
+        let groups = planes.div_ceil(joined);
         let band = match passing {
             true => (TASK_PRODUCTS / per_output_row.max(1.0)).clamp(1.0, height.max(1) as f64) as usize,
-            false => ((TASK_PRODUCTS / per_output_row.max(1.0)) as usize).clamp(ROWS.0, ROWS.1),
+            false => (height * strips * groups).div_ceil(TILES).max(ROWS),
         };
         let bands = height.div_ceil(band.max(1)).max(1);
         let band = height.div_ceil(bands).max(1);
         let bands = height.div_ceil(band);
-        let per_tile = per_output_row * band as f64;
+        let per_tile = per_output_row * (band * joined) as f64;
         Plan {
             phases,
+            joined,
             strip,
             band,
             strips,
@@ -109,6 +125,7 @@ impl Plan {
             tiles: (TASK_PRODUCTS / per_tile.max(1.0)).clamp(1.0, 4096.0) as usize,
             work: (products * planes as f64) as usize,
             planes,
+            groups,
             width,
             height,
             middle,
@@ -116,11 +133,22 @@ impl Plan {
         }
     }
 
+    /// How many tiles there are.
+    pub fn count(&self) -> usize {
+        self.strips * self.strip_tiles()
+    }
+
+    /// How many tiles share a strip.
+    pub fn strip_tiles(&self) -> usize {
+        self.groups * self.bands
+    }
+
     /// Tiles are numbered strip by strip, then plane by plane, then band by band, so that neighbours share a strip.
     pub fn tile(&self, index: usize) -> Tile {
-        let (band, strip) = (index % self.bands, index / self.bands / self.planes);
+        let (band, strip) = (index % self.bands, index / self.strip_tiles());
+        let first = index / self.bands % self.groups * self.joined;
         Tile {
-            plane: index / self.bands % self.planes,
+            planes: first..(first + self.joined).min(self.planes),
             rows: band * self.band..((band + 1) * self.band).min(self.height),
             columns: strip * self.strip..((strip + 1) * self.strip).min(self.width),
             strip,
@@ -168,22 +196,32 @@ impl Plan {
             }
             range = extended;
         };
-        let per_phase = ((range.end - range.start) as usize).div_ceil(self.phases);
+        let own = ((range.end - range.start) as usize).div_ceil(self.phases);
         // Whole registers, unless phases are so many that most of a register would be in vain.
-        let per_phase = if self.phases <= 16 { per_phase.next_multiple_of(16) } else { per_phase };
-        let inputs = ups.iter().map(|up| {
-            let x = &up.geometry.x;
-            let last = range.start + (per_phase * self.phases) as i64 - 1;
-            let first = x.support(range.start).start;
-            (first, (x.support(last).start + x.most_taps() - first).max(0) as usize)
-        });
-        let inputs: Vec<_> = inputs.collect();
+        let line = |columns: usize| if self.phases <= 16 { columns.next_multiple_of(16) } else { columns };
+        let segment = if self.joined > 1 { segment(ups, &range, own, self.phases) } else { own };
+        let per_phase = line(segment * self.joined);
+        let inputs: Vec<_> = ups
+            .iter()
+            .map(|up| {
+                let columns = if self.joined > 1 { own } else { per_phase };
+                inputs(&up.geometry.x, range.start, columns * self.phases)
+            })
+            .collect();
+        let down_phases = self.phases / x.down as usize;
+        // Prepared rows of planes side by side, and their outputs, are about as long as rows of the middle grid.
         let widest = inputs.iter().map(|&(_, columns)| columns + 2 * SLACK).max().unwrap_or(0);
+        let widest = match self.joined {
+            1 => widest,
+            _ => widest.max((per_phase * self.phases + 2 * SLACK).max(per_phase * down_phases + SLACK)),
+        };
         Columns {
             phases: self.phases,
             range,
             per_phase,
-            pitch: (per_phase + SLACK).next_multiple_of(16),
+            pitch: per_phase,
+            joined: self.joined,
+            segment,
             stands,
             folds,
             inputs,
@@ -207,6 +245,48 @@ pub fn reach(axis: &Axis) -> Range<i64> {
     first.start..last.start + last.count.max(0)
 }
 
+/// The first input column that so many columns of the middle grid need, and how many.
+fn inputs(x: &Axis, start: i64, columns: usize) -> (i64, usize) {
+    let (first, last) = (x.support(start).start, start + columns as i64 - 1);
+    (first, (x.support(last).start + x.most_taps() - first).max(0) as usize)
+}
+
+/// From one of the planes that stand side by side to the next, in columns of each phase: no sum of a plane's own columns
+/// reads another plane's samples. Zeros at the end of one and at the start of the next may be the same.
+fn segment<C: Compute>(ups: &[Direction<C>], range: &Range<i64>, own: usize, phases: usize) -> usize {
+    ups.iter().fold(own, |segment, up| {
+        let x = &up.geometry.x;
+        let (first, count) = inputs(x, range.start, own * phases);
+        let split = phases / x.up as usize;
+        let before = (-first).clamp(0, count as i64) as usize;
+        let end = (x.input - first).clamp(before as i64, count as i64) as usize;
+        segment.max(match split {
+            1 => end.max(count - before),
+            _ => count.div_ceil(split),
+        })
+    })
+}
+
+/// How many planes stand side by side: narrow ones would leave the loops little to do between one call and the next.
+fn joined<C: Compute>(ups: &[Direction<C>], down: &Direction<C>, phases: usize, planes: usize) -> usize {
+    let simple = |direction: &Direction<C>| {
+        let no_rule = direction.fill == Border::Constant && direction.fold == Border::Constant;
+        no_rule && matches!(direction.kernel, Kernel::Separable(..))
+    };
+    if phases > 16 || !simple(down) || !ups.iter().all(simple) {
+        return 1;
+    }
+    let x = &down.geometry.x;
+    let start = x.support(0).start;
+    let range = start..x.support(x.output - 1).start + x.taps;
+    let own = ((range.end - range.start) as usize).div_ceil(phases);
+    let segment = segment(ups, &range, own, phases);
+    let most = (JOINED / segment.max(1)).min(planes.div_ceil(8));
+    // The one that leaves the fewest places of its last register empty, and of several the largest.
+    let waste = |count: &usize| (count * segment).next_multiple_of(16) * 1000 / (count * segment).max(1);
+    (1..=most).rev().min_by_key(waste).unwrap_or(1)
+}
+
 /// The columns of a strip on every grid. Column `c` of the middle grid stands at place `(c - start) / phases` of phase
 /// `(c - start) % phases`, where `start` is that of `range`.
 pub struct Columns {
@@ -217,6 +297,9 @@ pub struct Columns {
     pub per_phase: usize,
     /// Elements from phase to phase.
     pub pitch: usize,
+    /// How many planes stand side by side in each phase, and how many columns after one the next begins.
+    pub joined: usize,
+    pub segment: usize,
     /// Columns outside the middle grid that the way down reads.
     pub stands: Vec<Outside>,
     /// For each way up, columns outside the middle grid that are added to others.
@@ -267,7 +350,9 @@ impl Columns {
     /// For the `index`th way up: into how many rows input columns are split, all their elements, and from one to the next.
     pub fn prepared<C>(&self, direction: &Direction<C>, index: usize) -> (usize, usize, usize) {
         let split = self.phases / direction.geometry.x.up as usize;
-        let pitch = (self.inputs[index].1.div_ceil(split) + SLACK).next_multiple_of(16);
+        let last = (self.joined - 1) * self.segment;
+        let columns = (last + self.inputs[index].1.div_ceil(split)).max(self.per_phase);
+        let pitch = (columns + SLACK).next_multiple_of(16);
         (split, split * pitch, pitch)
     }
 
@@ -279,18 +364,18 @@ impl Columns {
 
     /// The room for a tile.
     pub fn lengths<C>(&self, directions: &[Direction<C>]) -> Lengths {
-        let row = self.row();
+        let row = self.row() + SLACK;
         let line = |elements: usize| elements.next_multiple_of(16);
-        let mut total = line(self.longest(directions));
+        let mut total = line(self.longest(directions) + SLACK);
         for (index, direction) in directions.iter().enumerate() {
             let (_, prepared, _) = self.prepared(direction, index);
-            // The row as it is read, with its bias, and prepared.
+            // The row as it is read, ones for its bias, and prepared.
             total += 2 * line(self.widest) + line(prepared);
-            total += self.rings[index] * line(self.ring_row(direction, index));
+            total += self.rings[index] * line(self.ring_row(direction, index)) + SLACK;
             // Its rows of the middle grid, two at a time, and one to be added to others.
             total += 3 * line(row);
         }
-        total += self.rings[directions.len()] * line(row);
+        total += self.rings[directions.len()] * line(self.row()) + SLACK;
         // Sums along y, two at a time and one to be added; outputs on their way.
         Lengths(total + 3 * line(row) + 3 * line(self.widest))
     }

@@ -10,6 +10,7 @@ use super::upward::Up;
 use super::{Between, Direction};
 use crate::border::Border;
 use crate::levels::FilterElement;
+use crate::plan::strip::SLACK;
 
 /// The rows of the middle grid, computed when they are asked for.
 pub struct Middle<'a, T: FilterElement>
@@ -63,8 +64,14 @@ where
             ring: Ring::new(room, columns.rings[ups.len()], row),
             fill: down.fill,
             result: usize::from(ups.len() > 1),
-            others: (1..ups.len()).map(|_| [room.take(row), room.take(row)]).collect(),
-            spare: room.take(row),
+            others: (1..ups.len())
+                .map(|_| {
+                    // Both rows in one piece.
+                    let first = room.take(2 * row + SLACK);
+                    [first, first.wrapping_add(row)]
+                })
+                .collect(),
+            spare: room.take(row + SLACK),
             zeros,
             owned: [0..0, 0..0],
             counted: Vec::new(),
@@ -73,18 +80,21 @@ where
         }
     }
 
-    /// Begins with another tile: its plane, its channel, and what counts in the sums.
+    /// Begins with another tile: its planes, the bias of each channel, and what counts in the sums.
     pub fn begin(
         &mut self,
-        (planes, plane): (&Planes, usize),
-        (channel, bias): (usize, Option<T::Compute>),
+        (planes, of_tile): (&Planes, Range<usize>),
+        bias: Option<&[T::Compute]>,
         owned: [Range<i64>; 2],
     ) {
         for (index, up) in self.ups.iter_mut().enumerate() {
-            up.begin(planes.input(index, plane), bias.filter(|_| index == 0));
+            let bias = bias.filter(|_| index == 0);
+            up.begin(
+                of_tile.clone().map(|plane| (planes.input(index, plane), bias.map(|bias| bias[planes.channel(plane)]))),
+            );
         }
         self.ring.clear();
-        self.channel = channel;
+        self.channel = planes.channel(of_tile.start);
         if !self.sums.is_empty() {
             self.sums.fill(0.0);
             self.counted.clear();
@@ -137,9 +147,19 @@ where
                 self.fold_columns(index, target);
             }
         }
+        self.ring.hold(rows[0]);
+        self.ring.hold(rows[1]);
+        let length = self.columns.row();
+        if self.sums.is_empty() && places[1] == places[0].wrapping_add(length) {
+            // One call for both.
+            self.apply(places[0], 0, 2 * length);
+            for place in places {
+                self.fill_columns(place);
+            }
+            return;
+        }
         for which in 0..2 {
             self.pass(rows[which], places[which], which);
-            self.ring.hold(rows[which]);
         }
     }
 
@@ -180,16 +200,22 @@ where
         }
     }
 
+    /// Calls the loop between for so many numbers from a row on, none of which counts in the sums.
+    fn apply(&self, place: *mut T::Compute, which: usize, length: usize) {
+        // SAFETY: so many numbers were written from each row on, and no two rows overlap.
+        unsafe {
+            let others: SmallVec<[&[T::Compute]; 4]> =
+                self.others.iter().map(|rows| std::slice::from_raw_parts(rows[which], length)).collect();
+            self.between.apply(self.channel, std::slice::from_raw_parts_mut(place, length), &others);
+        }
+    }
+
     /// Calls the loop between, and fills the columns outside.
     fn pass(&mut self, row: i64, place: *mut T::Compute, which: usize) {
         let Columns { phases, pitch, per_phase, .. } = *self.columns;
         let counts = self.count(row);
-        if self.others.is_empty() && !counts {
-            for phase in 0..phases {
-                // SAFETY: the phase was written, and nothing else points to it.
-                let row = unsafe { std::slice::from_raw_parts_mut(place.add(phase * pitch), per_phase) };
-                self.between.apply(self.channel, row, &[]);
-            }
+        if !counts {
+            self.apply(place, which, self.columns.row());
             return self.fill_columns(place);
         }
         let mut others: SmallVec<[&[T::Compute]; 4]> = SmallVec::new();
@@ -198,7 +224,7 @@ where
                 // SAFETY: the range is inside the phase, which was written; no two rows overlap.
                 unsafe { std::slice::from_raw_parts_mut(row.add(phase * pitch + range.start), range.len()) }
             };
-            let owned = if counts { self.owned_places(phase) } else { 0..0 };
+            let owned = self.owned_places(phase);
             let parts = [(0..owned.start, false), (owned.clone(), true), (owned.end..per_phase, false)];
             for (range, counted) in parts.into_iter().filter(|(range, _)| !range.is_empty()) {
                 others.clear();
@@ -217,13 +243,16 @@ where
     /// Fills the columns outside the middle grid that the way down reads.
     fn fill_columns(&self, place: *mut T::Compute) {
         for &(outside, stands_for) in &self.columns.stands {
-            let value = match stands_for {
-                // SAFETY: the range of columns holds both.
-                Some(inside) => unsafe { *place.add(self.columns.place(inside)) },
-                None => T::Compute::default(),
-            };
-            // SAFETY: as above.
-            unsafe { *place.add(self.columns.place(outside)) = value };
+            for plane in 0..self.columns.joined {
+                let place = place.wrapping_add(plane * self.columns.segment);
+                let value = match stands_for {
+                    // SAFETY: the range of columns holds both.
+                    Some(inside) => unsafe { *place.add(self.columns.place(inside)) },
+                    None => T::Compute::default(),
+                };
+                // SAFETY: as above.
+                unsafe { *place.add(self.columns.place(outside)) = value };
+            }
         }
     }
 

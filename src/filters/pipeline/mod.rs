@@ -26,6 +26,7 @@ use std::ops::Range;
 use crate::axis::Geometry;
 use crate::border::Border;
 use crate::levels::FilterElement;
+use crate::plan::strip::SLACK;
 use crate::plan::taps::Taps;
 use crate::scratch::Scratch;
 use downward::Down;
@@ -68,6 +69,11 @@ pub enum Grid {
 pub trait Between<C>: Sync {
     /// Replaces a row of a channel by the result.
     fn apply(&self, channel: usize, row: &mut [C], others: &[&[C]]);
+
+    /// Whether it does the same to every channel, so that a row may have samples of several.
+    fn is_alike(&self) -> bool {
+        false
+    }
 
     /// How many sums over all samples of a channel are wanted.
     fn sums(&self) -> usize {
@@ -187,8 +193,8 @@ where
         return Ok(sums);
     }
     let (bias, between, level) = (request.bias, request.between, Level::current());
-    let plan = Plan::new::<T::Compute>(&directions, &down, planes.count);
-    let tiles = plan.strips * plan.bands * planes.count;
+    let plan = Plan::new::<T::Compute>(&directions, &down, planes.count, wanted == 0 && between.is_alike());
+    let tiles = plan.count();
     let partial = std::sync::Mutex::new(vec![0.0; if wanted > 0 { tiles * wanted } else { 0 }]);
     let call = (bias, between, level);
     parallel::try_for_each(tiles.div_ceil(plan.tiles), plan.work, |task| {
@@ -196,7 +202,7 @@ where
         let end = (first + plan.tiles).min(tiles);
         while first < end {
             let strip = plan.tile(first).strip;
-            let last = end.min((strip + 1) * planes.count * plan.bands);
+            let last = end.min((strip + 1) * plan.strip_tiles());
             let mut keep = |tile: usize, sums: &[f64]| {
                 let mut partial = partial.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
                 partial[tile * wanted..][..wanted].copy_from_slice(sums);
@@ -212,7 +218,7 @@ where
     })?;
     let partial = partial.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner());
     for tile in 0..partial.len() / wanted.max(1) {
-        let channel = planes.channel(plan.tile(tile).plane);
+        let channel = planes.channel(plan.tile(tile).planes.start);
         for k in 0..wanted {
             sums[channel * wanted + k] += partial[tile * wanted + k];
         }
@@ -244,7 +250,7 @@ where
     let lengths = columns.lengths(directions);
     let [memory] = scratch.numbers::<T::Compute, 1>([lengths.total()])?;
     let mut room = rows::Room { next: memory, left: lengths.total() };
-    let longest = columns.longest(directions);
+    let longest = columns.longest(directions) + SLACK;
     let zeros = room.take(longest);
     // SAFETY: the room was just taken.
     unsafe { zeros.write_bytes(0, longest) };
@@ -254,11 +260,10 @@ where
     let mut lower = Down::<T>::new(down, &columns, &mut room, level);
     for tile in tiles {
         let at = plan.tile(tile);
-        let channel = planes.channel(at.plane);
-        let bias = bias.map(|bias| bias[channel]);
-        middle.begin((planes, at.plane), (channel, bias), plan.owned(down, &at));
+        middle.begin((planes, at.planes.clone()), bias, plan.owned(down, &at));
+        let outputs = at.planes.map(|plane| planes.output(plane));
         // SAFETY: the caller's promise.
-        unsafe { lower.write_rows(planes.output(at.plane), at.rows, &mut middle) };
+        unsafe { lower.write_rows(outputs, at.rows, &mut middle) };
         if !middle.sums.is_empty() {
             keep(tile, &middle.sums);
         }

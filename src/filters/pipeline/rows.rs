@@ -1,6 +1,7 @@
 //! Where rows are: planes of tensors, room in a tile's memory, and rings.
 
 use crate::loops::memory_access::{Rows, Stores};
+use crate::plan::strip::SLACK;
 use firelu_core::dtype::Compute;
 use firelu_core::shape::Shape;
 use firelu_core::tensor::Parts;
@@ -17,9 +18,6 @@ pub struct Plane {
 }
 
 impl Plane {
-    /// No plane at all.
-    pub const NONE: Plane = Plane { pointer: std::ptr::null_mut(), row: 0, column: 0 };
-
     /// Where an element is. Rows that are only asked for in advance may lie outside, and the stride of a dimension with one
     /// element may be any number: neither is an overflow.
     pub fn at(&self, row: i64, column: i64) -> *mut u8 {
@@ -102,6 +100,9 @@ impl<C> Room<C> {
     }
 }
 
+/// What a place holds that holds no row.
+const NO_ROW: i64 = i64::MIN;
+
 /// The last few rows of something that is computed row by row. As many rows as it holds, one after the other, are held
 /// at once.
 pub struct Ring<C> {
@@ -109,7 +110,7 @@ pub struct Ring<C> {
     /// Elements from row to row.
     pitch: usize,
     /// Which row each place holds.
-    held: Vec<Option<i64>>,
+    held: Vec<i64>,
 }
 
 impl<C> Ring<C> {
@@ -117,12 +118,12 @@ impl<C> Ring<C> {
     pub fn new(room: &mut Room<C>, rows: usize, length: usize) -> Self {
         debug_assert!(rows.is_power_of_two());
         let pitch = length.next_multiple_of(16);
-        Ring { rows: room.take(rows * pitch), pitch, held: vec![None; rows] }
+        Ring { rows: room.take(rows * pitch + SLACK), pitch, held: vec![NO_ROW; rows] }
     }
 
     /// Holds nothing any more.
     pub fn clear(&mut self) {
-        self.held.fill(None);
+        self.held.fill(NO_ROW);
     }
 
     #[inline]
@@ -139,14 +140,14 @@ impl<C> Ring<C> {
     /// Whether it is held.
     #[inline]
     pub fn holds(&self, row: i64) -> bool {
-        self.held[self.index(row)] == Some(row)
+        self.held[self.index(row)] == row
     }
 
     /// Says that it is held from now on.
     #[inline]
     pub fn hold(&mut self, row: i64) {
         let place = self.index(row);
-        self.held[place] = Some(row);
+        self.held[place] = row;
     }
 }
 

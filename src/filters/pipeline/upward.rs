@@ -39,8 +39,10 @@ where
     T::Compute: FilterElement,
 {
     pub direction: &'a Direction<T::Compute>,
-    plane: Plane,
-    bias: Option<T::Compute>,
+    /// The planes that stand side by side, each with its bias.
+    planes: SmallVec<[(Plane, Option<T::Compute>); 8]>,
+    /// From one of them to the next in a prepared row.
+    segment: usize,
     /// The first input column, and how many.
     inputs: (i64, usize),
     /// Into how many rows input columns are split, and from one to the next.
@@ -53,10 +55,13 @@ where
     /// For each of these rows, the sum of it and of the next together; none where they are better apart.
     pairs: Vec<Option<PairedRows<T::Compute>>>,
     ring: Ring<T::Compute>,
-    /// The row as it was read, and with its bias; then split.
-    read: *mut T::Compute,
+    /// Ones, of which each has a bias as its factor.
+    ones: *const T,
+    /// The row as it is read; then split.
     whole: *mut T::Compute,
     prepared: *mut T::Compute,
+    /// Whether what lies outside is zeros, and they are there for every row.
+    has_zeros: bool,
     zeros: *const T::Compute,
     /// The middle grid's columns.
     per_phase: usize,
@@ -94,7 +99,19 @@ where
             .collect();
         let y = &direction.geometry.y;
         let loops = <T::Compute as FilterElement>::loops(level);
-        let prepared = room.take(length);
+        let (prepared, whole) = (room.take(length), room.take(columns.widest));
+        let ones: *mut T = room.take(columns.widest).cast();
+        let has_zeros = direction.fill == Border::Constant && matches!(direction.kernel, Kernel::Separable(..));
+        // SAFETY: the room was just taken, and no element is larger than its compute number.
+        unsafe {
+            for column in 0..columns.inputs[index].1 {
+                ones.add(column).write(T::from_compute(T::Compute::from_f64(1.0)));
+            }
+            if has_zeros {
+                prepared.write_bytes(0, length);
+                whole.write_bytes(0, columns.widest);
+            }
+        }
         let steps = match &direction.kernel {
             Kernel::Separable(along_x, _) => steps(&phases, along_x, prepared, columns, (split, loops)),
             Kernel::Full(_) => Vec::new(),
@@ -106,8 +123,8 @@ where
         let pairs = pairs.collect();
         Up {
             direction,
-            plane: Plane::NONE,
-            bias: None,
+            planes: SmallVec::new(),
+            segment: columns.segment,
             inputs,
             split: (split, pitch),
             phases,
@@ -115,9 +132,10 @@ where
             supports: (0..y.up).map(|row| y.support(row)).collect(),
             pairs,
             ring: Ring::new(room, columns.rings[index], columns.ring_row(direction, index)),
-            read: room.take(columns.widest),
-            whole: room.take(columns.widest),
+            ones,
+            whole,
             prepared,
+            has_zeros,
             zeros,
             per_phase: columns.per_phase,
             pitch: columns.pitch,
@@ -126,9 +144,10 @@ where
         }
     }
 
-    /// Begins with another plane.
-    pub fn begin(&mut self, plane: Plane, bias: Option<T::Compute>) {
-        (self.plane, self.bias) = (plane, bias);
+    /// Begins with other planes, each with its bias.
+    pub fn begin(&mut self, planes: impl Iterator<Item = (Plane, Option<T::Compute>)>) {
+        self.planes.clear();
+        self.planes.extend(planes);
         self.ring.clear();
     }
 
@@ -168,7 +187,7 @@ where
             if let Some(pairs) = &mut self.pairs[place] {
                 pairs.sources.copy_from_slice(&sources);
                 pairs.second = (targets[1] as isize) - (targets[0] as isize);
-                write(pairs, targets[0], self.per_phase);
+                write(pairs, targets[0], self.phases.len() * self.pitch);
             }
         }
     }
@@ -199,10 +218,9 @@ where
             sources.push(unsafe { self.horizontal(support.start + k) });
             taps.push(along_y[(support.tap + k * y.up) as usize]);
         }
-        let bytes = (self.pitch * size_of::<T::Compute>()) as isize;
-        let rows = Rows { count: self.phases.len(), source: bytes, target: bytes };
+        let count = self.phases.len() * self.pitch;
         // SAFETY: the promise of `write`; a row of zeros is as long as a row of the middle grid.
-        unsafe { (self.loops.between_out.sum)(&sources, &taps, target, self.per_phase, rows, Stores::Cached) };
+        unsafe { (self.loops.between_out.sum)(&sources, &taps, target, count, Rows::ONE, Stores::Cached) };
     }
 
     unsafe fn sum_both(&mut self, support: Support, all: &[T::Compute], target: *mut T::Compute) {
@@ -266,46 +284,53 @@ where
         }
     }
 
-    /// Reads an input row that is inside, adds the bias, fills what lies outside, and splits columns where phases skip some.
+    /// Prepares an input row of every plane.
     unsafe fn prepare(&mut self, row: i64, target: *mut T::Compute) {
+        for which in 0..self.planes.len() {
+            let (plane, bias) = self.planes[which];
+            // SAFETY: the promise of `write`; a prepared row has room for all planes.
+            unsafe { self.prepare_one(&plane, bias, row, target.wrapping_add(which * self.segment)) };
+        }
+    }
+
+    /// Reads an input row that is inside, adds the bias, fills what lies outside, and splits columns where phases skip some.
+    unsafe fn prepare_one(&self, plane: &Plane, bias: Option<T::Compute>, row: i64, target: *mut T::Compute) {
         let (first, columns) = self.inputs;
         let length = self.direction.geometry.x.input;
         let inside = first.clamp(0, length)..(first + columns as i64).clamp(0, length);
         let whole = if self.split.0 == 1 { target } else { self.whole };
         let count = (inside.end - inside.start).max(0) as usize;
         let place = whole.wrapping_add((inside.start - first).max(0) as usize);
-        let read = if self.bias.is_some() { self.read } else { place };
         // SAFETY: the promise of `write`: the columns inside are readable, and all rows hold the strip's columns.
         unsafe {
-            if count > 0 && self.plane.column == size_of::<T>() as isize {
-                let source = self.plane.at(row, inside.start).cast::<T>().cast_const();
-                (self.input.input.sum)(&[source], &one(), read, count, AS_IT_IS.0, AS_IT_IS.1);
+            if count > 0 && plane.column == size_of::<T>() as isize {
+                let source = plane.at(row, inside.start).cast::<T>().cast_const();
+                let (sources, taps) = ([source, self.ones], [one::<T::Compute>()[0], bias.unwrap_or_default()]);
+                // One times a number, plus a bias times one, is rounded once.
+                let terms = if bias.is_some() { 2 } else { 1 };
+                (self.input.input.sum)(&sources[..terms], &taps[..terms], place, count, AS_IT_IS.0, AS_IT_IS.1);
                 // Soon the rows below are read for the first time.
-                let soon = self.plane.at(row + ROWS_AHEAD, inside.start);
+                let soon = plane.at(row + ROWS_AHEAD, inside.start);
                 (self.input.prefetch_lines)(soon, count * size_of::<T>());
             } else {
                 for column in 0..count {
-                    *read.add(column) = self.element(row, inside.start + column as i64);
-                }
-            }
-            if let Some(bias) = self.bias {
-                for column in 0..count {
-                    *place.add(column) = *read.add(column) + bias;
+                    let value = element::<T>(plane, row, inside.start + column as i64);
+                    *place.add(column) = bias.map_or(value, |bias| value + bias);
                 }
             }
             let left = (inside.start - first).clamp(0, columns as i64) as usize;
             let right = if count > 0 { left + count } else { 0 };
-            if self.direction.fill == Border::Constant {
-                whole.write_bytes(0, left);
-                whole.add(right).write_bytes(0, columns - right);
-            } else {
+            if self.direction.fill != Border::Constant {
                 for column in (0..left).chain(right.max(left)..columns) {
                     let source = self.direction.fill.source((first + column as i64) as isize, length as usize);
                     *whole.add(column) = source.map_or(T::Compute::default(), |source| {
-                        let value = self.element(row, source as i64);
-                        self.bias.map_or(value, |bias| value + bias)
+                        let value = element::<T>(plane, row, source as i64);
+                        bias.map_or(value, |bias| value + bias)
                     });
                 }
+            } else if !self.has_zeros {
+                whole.write_bytes(0, left);
+                whole.add(right).write_bytes(0, columns - right);
             }
             if self.split.0 > 1 {
                 let columns = SplitColumns { step: self.split.0, pitch: self.split.1, start: 0, end: columns };
@@ -313,12 +338,12 @@ where
             }
         }
     }
+}
 
-    /// An element inside the input.
-    unsafe fn element(&self, row: i64, column: i64) -> T::Compute {
-        // SAFETY: the caller names an element of the plane; it may be unaligned.
-        unsafe { self.plane.at(row, column).cast::<T>().read_unaligned() }.to_compute()
-    }
+/// An element inside a plane.
+unsafe fn element<T: FilterElement>(plane: &Plane, row: i64, column: i64) -> T::Compute {
+    // SAFETY: the caller names an element of the plane; it may be unaligned.
+    unsafe { plane.at(row, column).cast::<T>().read_unaligned() }.to_compute()
 }
 
 /// What is done along x on a prepared row.
@@ -376,9 +401,7 @@ fn pair_along_y<C: Compute>(
     for support in [first, second] {
         pairs.taps.extend((0..support.count).map(|k| along_y[(support.tap + k * y.up) as usize]));
     }
-    let bytes = (columns.pitch * size_of::<C>()) as isize;
-    pairs.rows = Rows { count: columns.phases, source: bytes, target: bytes };
     pairs.sources.resize(first.count as usize + shift, std::ptr::null());
-    pairs.choose(columns.per_phase, loops.lanes).filter(|_| loops.input_pairs.is_some())?;
+    pairs.choose(columns.row(), loops.lanes).filter(|_| loops.input_pairs.is_some())?;
     Some(pairs)
 }

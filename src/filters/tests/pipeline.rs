@@ -62,23 +62,30 @@ impl Matrix {
     }
 }
 
-/// `u²/2 + c` without streams, else `u` times all streams; its sum is that of the products.
-struct Square;
+/// `u²/2 + c` without streams, else `u` times all streams; its sum is that of the products. Where it is alike for all
+/// channels c is zero, and there is no sum.
+struct Square {
+    alike: bool,
+}
 
 impl<C: Compute> Between<C> for Square {
     fn apply(&self, channel: usize, row: &mut [C], streams: &[&[C]]) {
         for (at, value) in row.iter_mut().enumerate() {
             let u = value.to_f64();
             let result = match streams {
-                [] => u * u / 2.0 + channel as f64,
+                [] => u * u / 2.0 + if self.alike { 0.0 } else { channel as f64 },
                 _ => streams.iter().fold(u, |product, stream| product * stream[at].to_f64()),
             };
             *value = C::from_f64(result);
         }
     }
 
+    fn is_alike(&self) -> bool {
+        self.alike
+    }
+
     fn sums(&self) -> usize {
-        1
+        usize::from(!self.alike)
     }
 
     fn apply_and_sum(&self, channel: usize, row: &mut [C], streams: &[&[C]], sums: &mut [f64]) {
@@ -98,6 +105,7 @@ struct Case {
     borders: [Border; 2],
     separable: [bool; 2],
     bias: bool,
+    alike: bool,
     streams: usize,
     adjoint: bool,
     seed: u64,
@@ -112,12 +120,32 @@ fn cases() -> impl Strategy<Value = Case> {
     let size = prop_oneof![[1usize..6, 1..6], [1usize..20, 1..90], Just([1, 700])];
     (
         (size, factors(), factors(), taps(), taps(), pads),
-        ([border(), border()], any::<[bool; 2]>(), any::<bool>(), 0usize..3, any::<bool>(), any::<u64>()),
+        ([border(), border()], any::<[bool; 2]>(), any::<[bool; 2]>(), 0usize..3, any::<bool>(), any::<u64>()),
     )
         .prop_map(
-            |((shape, up, down, up_taps, down_taps, pads), (borders, separable, bias, streams, adjoint, seed))| {
+            |(
+                (shape, up, down, up_taps, down_taps, pads),
+                (borders, separable, [bias, alike], streams, adjoint, seed),
+            )| {
                 let adjoint = adjoint && streams > 0;
-                Case { shape, up, down, up_taps, down_taps, pads, borders, separable, bias, streams, adjoint, seed }
+                // Planes side by side have zeros between them: half of those calls, so that they are met often.
+                let borders = if alike && seed % 2 == 0 { [Border::Constant; 2] } else { borders };
+                let separable = if alike && seed % 4 == 0 { [true; 2] } else { separable };
+                Case {
+                    shape,
+                    up,
+                    down,
+                    up_taps,
+                    down_taps,
+                    pads,
+                    borders,
+                    separable,
+                    bias,
+                    alike,
+                    streams,
+                    adjoint,
+                    seed,
+                }
             },
         )
 }
@@ -168,7 +196,9 @@ where
     let kernels =
         [kernel(&mut seed, case.up_taps, case.separable[0]), kernel(&mut seed, case.down_taps, case.separable[1])];
     let matrices = [Matrix::new(&up, &kernels[0], case.borders[0]), Matrix::new(&down, &kernels[1], case.borders[1])];
-    let planes = [2, 3];
+    // Enough for some to stand side by side, and one group smaller than the others.
+    let planes = if case.alike { [5, 5] } else { [2, 3] };
+    let square = Square { alike: case.alike };
     let shape = |grid: Grid| {
         let [height, width] = if grid == Grid::Input { matrices[0].shapes[0] } else { matrices[1].shapes[1] };
         [planes[0], planes[1], height, width]
@@ -203,7 +233,7 @@ where
             })
             .collect();
         let others: Vec<&[f64]> = others.iter().map(|row| &row[..]).collect();
-        Square.apply(channel, &mut middle, &others);
+        Between::<f64>::apply(&square, channel, &mut middle, &others);
         sums[channel] += middle.iter().sum::<f64>();
         let result = matrices[usize::from(!case.adjoint)].apply(&middle, case.adjoint);
         expected.extend(result);
@@ -232,7 +262,7 @@ where
                 streams: &stream_parts,
                 output: (&target, out_grid),
                 channel_axis: Some(1),
-                between: &Square,
+                between: &square,
             };
             parallel::with_threads(threads, || pipeline::run::<T>(&request)).unwrap()
         };

@@ -23,6 +23,10 @@ impl<C: SimdElement<Compute = C> + Compute> Between<C> for Activated<C> {
             [argument, ..] => self.pointwise.multiply(self.level, row, argument),
         }
     }
+
+    fn is_alike(&self) -> bool {
+        true
+    }
 }
 
 /// Snake with the numbers of each channel.
