@@ -44,7 +44,9 @@ pub fn product(first: Uncertain, second: Uncertain, compute: DType) -> Uncertain
     let far = first.value.abs().max(second.value.abs()) >= largest(compute) / 2.0;
     let of_underflow = 64.0 * spacing(compute, 0.0) * (1.0 + first.value.abs() + second.value.abs());
     let error = error + small(value.abs(), compute) + of_underflow;
-    if far && value.is_finite() {
+    // An infinity that finite numbers give is no known value: within its error the product may have stayed below.
+    let of_finite = first.value.is_finite() && second.value.is_finite();
+    if of_finite && (far || value.is_infinite()) {
         Uncertain { value: 0.0, error: f64::INFINITY }
     } else {
         checked(value, error, compute)
