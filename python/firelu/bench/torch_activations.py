@@ -62,7 +62,7 @@ def filtered_lrelu(*shape: int, up: int = 2, radial: bool = False, backward: boo
         place = torch.arange(12) - 5.5
         fd = torch.exp(-torch.hypot(place[:, None], place) / 2)
         fd = fd / fd.sum()
-    kernels = [taps if taps.dim() == 2 else torch.outer(taps, taps) for taps in (fu, fd)]
+    up_kernel, down_kernel = (taps if taps.dim() == 2 else torch.outer(taps, taps) for taps in (fu, fd))
     pads = {2: (9, 8), 4: (19, 18)}[up]
     arguments: dict[str, Any] = {"act": "lrelu", "up_x": up, "up_y": up, "down_x": 2, "down_y": 2, "clamp": 256.0}
     arguments |= dict(zip(("pad_x0", "pad_x1", "pad_y0", "pad_y1"), pads * 2, strict=True), up_gain=float(up**2))
@@ -71,7 +71,7 @@ def filtered_lrelu(*shape: int, up: int = 2, radial: bool = False, backward: boo
         return ours.filtered_lrelu(x, fu, fd, bias, up=up, down=2, padding=[*pads, *pads], clamp=256.0)
 
     def formula() -> torch.Tensor:
-        return filtered_formula(x, *kernels, bias, **arguments)
+        return filtered_formula(x, up_kernel, down_kernel, bias, **arguments)
 
     name = _name(shape, up, radial)
     runs: dict[str, Run] = {BRIDGE: fused, EAGER: formula}

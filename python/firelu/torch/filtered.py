@@ -1,4 +1,4 @@
-"""Filtered activations on torch tensors: one fused operator on the CPU and on CUDA devices, the same steps one by one elsewhere."""
+"""Filtered activations on torch tensors: one operator on the CPU and on CUDA devices, its steps one by one elsewhere."""
 
 from __future__ import annotations
 
