@@ -1,4 +1,4 @@
-"""Filtered activations on torch tensors: one operator on the CPU and on CUDA devices, its steps one by one elsewhere."""
+"""Filtered activations for torch: one operator on the CPU and on CUDA devices, elsewhere its steps one by one."""
 
 from __future__ import annotations
 
