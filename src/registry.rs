@@ -70,7 +70,7 @@ pub fn names() -> Vec<String> {
 /// The PTX of every CUDA kernel that ships: the device's own, and each operator folder's.
 #[cfg(feature = "cuda")]
 pub fn cuda_modules() -> impl Iterator<Item = &'static Module> {
-    std::iter::once(&copy::MODULE).chain(FAMILIES.iter().filter_map(|family| family.module))
+    std::iter::once(&copy::MODULE).chain(FAMILIES.iter().map(|family| family.module))
 }
 
 /// Runs an operator by name on the device its inputs are on, into new tensors.

@@ -13,20 +13,12 @@ macro_rules! with_cuda {
 
 /// Gives a folder its `FAMILY`: the functions that make its operators, and the PTX of `cuda::MODULE`.
 macro_rules! family {
-    ($($operator:ident),+; $served:literal) => {
-        #[doc = concat!("What this folder brings to the registry; on CUDA devices, ", $served, ".")]
-        pub const FAMILY: $crate::operators::Family = $crate::operators::Family {
-            operators: || vec![$($operator()),+],
-            #[cfg(feature = "cuda")]
-            module: None,
-        };
-    };
     ($($operator:ident),+ $(,)?) => {
         /// What this folder brings to the registry.
         pub const FAMILY: $crate::operators::Family = $crate::operators::Family {
             operators: || vec![$($operator()),+],
             #[cfg(feature = "cuda")]
-            module: Some(&cuda::MODULE),
+            module: &cuda::MODULE,
         };
     };
 }
@@ -94,9 +86,9 @@ pub const FAMILIES: &[Family] = &[
 pub struct Family {
     /// Makes its operators.
     pub operators: fn() -> Vec<Operator>,
-    /// Their kernels for CUDA devices; none where other operators serve these.
+    /// Their kernels for CUDA devices.
     #[cfg(feature = "cuda")]
-    pub module: Option<&'static crate::devices::cuda::modules::Module>,
+    pub module: &'static crate::devices::cuda::modules::Module,
 }
 
 /// Runs an operator on the device its inputs are on, into new tensors.

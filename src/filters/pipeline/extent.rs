@@ -103,7 +103,7 @@ impl Plan {
             + kernel(down) * x.output as f64 * y.output as f64 * x.down.max(1) as f64;
         let per_output_row = products / (strips as f64 * height.max(1) as f64);
         let joined = match alike && strips == 1 && !passing {
-            true => joined(ups, down, phases as usize, planes),
+            true => joined(ups, down, phases, planes),
             false => 1,
         };
         let groups = planes.div_ceil(joined);

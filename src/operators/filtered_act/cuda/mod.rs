@@ -184,7 +184,7 @@ impl<'a> Job<'a> {
             gain: of.gain,
             tap_type: type_code(kernel.dtype()),
             // A convolution lets the last tap meet the first sample.
-            flip: i32::from(!of.flip_kernel != adjoint),
+            flip: i32::from(of.flip_kernel == adjoint),
             border: if adjoint { 0 } else { of.border as i32 },
             ..Default::default()
         }
