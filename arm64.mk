@@ -2,12 +2,13 @@
 .PHONY: arm64-tools test-arm64 wheel-arm64 cycles
 
 ARM64 := aarch64-unknown-linux-gnu
+# Programs run with the library of libc6:arm64: its loader and that of the cross compiler must not meet in one process.
 # A compiler of the same release as its arm64 library: Debian's, both of which it names -web.
 ARM64_RUSTC ?= /usr/bin/rustc
-ARM64_PACKAGES := rustc-web libstd-rust-web-dev:arm64 gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user
+ARM64_PACKAGES := rustc-web libstd-rust-web-dev:arm64 gcc-aarch64-linux-gnu libc6-dev-arm64-cross libc6:arm64 qemu-user
 ARM64_COMPILER := RUSTC=$(ARM64_RUSTC) CARGO_TARGET_DIR=$(CURDIR)/target/arm64
 ARM64_EMULATOR := CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=aarch64-linux-gnu-gcc \
-  CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER="qemu-aarch64 -L /usr/aarch64-linux-gnu"
+  CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER=qemu-aarch64
 # An interpreter of arm64 in a folder of its own, from Debian's packages, with the wheels that people get.
 ARM64_PYTHON := target/arm64/python
 ARM64_PYTHON_PACKAGES := $(addsuffix :arm64,python3.11-minimal libpython3.11-minimal libpython3.11-stdlib libc6 libgcc-s1 \
@@ -18,6 +19,7 @@ arm64-tools:
 	for tool in $(ARM64_RUSTC) aarch64-linux-gnu-gcc qemu-aarch64; do \
 	  command -v $$tool >/dev/null || missing="$$missing $$tool"; \
 	done; \
+	[ -e /lib/ld-linux-aarch64.so.1 ] || missing="$$missing /lib/ld-linux-aarch64.so.1"; \
 	[ -d /usr/lib/rustlib/$(ARM64) ] || missing="$$missing /usr/lib/rustlib/$(ARM64)"; \
 	if [ -n "$$missing" ]; then \
 	  echo "Not found:$$missing. On Debian 12, as root:"; \

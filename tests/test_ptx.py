@@ -63,13 +63,13 @@ def listing(*instructions, kernel="upfirdn2d_filter_f32"):
 
 
 def test_machine_code_that_stores_too_early_is_found():
-    load, guarded, store = "LDG.E.64 R2, desc[UR4][R4.64]", "@!P0 LDG.E.64 R6, desc[UR4][R8.64]", "STS.64 [R3], R2"
-    assert disassembly.complaints(listing(*[load, guarded] * 5, store, *[load] * 4, store)) == []
-    assert disassembly.complaints(listing(*[load] * 9, store, load, store)) == [
-        "upfirdn2d_filter_f32: 9 loads LDG.E.64 before a store, 10 are planned"
+    load, guarded, store = "LDG.E.128 R4, desc[UR4][R2.64]", "@!P0 LDG.E.128 R8, desc[UR4][R2.64]", "STS.128 [R3], R4"
+    assert disassembly.complaints(listing(*[load, guarded] * 3, store, *[load] * 4, store)) == []
+    assert disassembly.complaints(listing(*[load] * 5, store, load, store)) == [
+        "upfirdn2d_filter_f32: 5 loads LDG.E.128 before a store, 6 are planned"
     ]
     narrow = "LDG.E R2, desc[UR4][R4.64]"
-    assert "0 loads LDG.E.64" in disassembly.complaints(listing(*[narrow] * 10, store))[0]
+    assert "0 loads LDG.E.128" in disassembly.complaints(listing(*[narrow] * 6, store))[0]
 
 
 def test_local_memory_and_noncoherent_loads_are_found():

@@ -299,11 +299,20 @@ pub fn filtered(dtype: DType) -> Vec<Case> {
     let mut cases = Vec::new();
     let ints =
         |pairs: &[(&'static str, i64)]| pairs.iter().map(|&(name, n)| (name, ArgValue::Int(n))).collect::<Vec<_>>();
-    for (shape, seeds) in [([1, 2, 5, 6], [1, 2]), ([2, 2, 40, 90], [3, 4]), ([1, 2, 1, 700], [5, 6])] {
+    let several_chunks = [32, 2, 90, 60];
+    let shapes = [([1, 2, 5, 6], [1, 2]), ([2, 2, 40, 90], [3, 4]), ([1, 2, 1, 700], [5, 6]), (several_chunks, [7, 8])];
+    for (shape, seeds) in shapes {
         let rows = if shape[2] == 1 { 1 } else { 3 };
-        for layout in [Layout::RowMajor, Layout::ChannelsLast, Layout::Shifted] {
+        let layouts: &[_] = match shape == several_chunks {
+            true => &[(Layout::RowMajor, false), (Layout::RowMajor, true)],
+            false => &[(Layout::RowMajor, false), (Layout::ChannelsLast, false), (Layout::Shifted, false)],
+        };
+        for &(layout, is_separable) in layouts {
             let x = exact(&shape, layout, dtype, seeds[0]);
-            let kernels = [4, 3].map(|columns| exact(&[rows, columns], Layout::RowMajor, dtype, columns as u64));
+            let kernels = [4, 3].map(|columns| match is_separable {
+                true => pair_of(&[rows, columns], Layout::RowMajor, dtype, |count| vec![1.0; count]),
+                false => exact(&[rows, columns], Layout::RowMajor, dtype, columns as u64),
+            });
             let bias = exact(&[2], Layout::RowMajor, dtype, 9);
             let factor = if rows == 1 { 1 } else { 2 };
             let mut args = ints(&[("up_x", 2), ("up_y", factor), ("down_x", 2), ("down_y", factor), ("pad_x0", 2)]);

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch._ops import OpOverload
 
 from .. import _firelu
 from .._firelu import OpSchema, TorchOperator
@@ -105,7 +105,7 @@ def forget(operator: str) -> None:
         gradients.forget_plans()
 
 
-def register(operator: str) -> OpOverload:
+def register(operator: str) -> Callable[..., Any]:
     """Make an operator that was added to the registry later available to torch.
 
     Args:
@@ -119,7 +119,7 @@ def register(operator: str) -> OpOverload:
         UnknownOperatorError: nobody has registered it.
         ArgumentError: torch cannot spell its name, a parameter or a default, or another operator has that name there.
     """
-    overload: OpOverload = bridged(operator).overload
+    overload: Callable[..., Any] = bridged(operator).overload
     return overload
 
 

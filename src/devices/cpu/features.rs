@@ -111,11 +111,8 @@ fn detect() -> Level {
             && is_x86_feature_detected!("avx512vl");
         return if wide { Level::Avx512 } else { Level::Avx2 };
     }
-    #[cfg(target_arch = "aarch64")]
-    if std::arch::is_aarch64_feature_detected!("neon") {
-        return Level::Neon;
-    }
-    Level::Native
+    // Every processor of arm64 has NEON.
+    if cfg!(target_arch = "aarch64") { Level::Neon } else { Level::Native }
 }
 
 /// The detected level, or a lower one named by `FIRELU_CPU_LEVEL`.

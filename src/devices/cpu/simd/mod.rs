@@ -125,7 +125,7 @@ pub trait Lane<C: Compute>: Copy {
     fn where_odd(self, then: Self, otherwise: Self) -> Self;
     /// `2^n` for a number `n` moved by [`shifter`], where that is a normal number.
     fn power_of_two(self) -> Self;
-    /// Whether some place is greater than another's.
+    /// Whether some place is greater than another's; neither has a sign, and a NaN counts as either.
     fn any_greater(self, than: Self) -> bool;
     /// A function of each place by itself.
     fn each(self, function: impl Fn(C) -> C) -> Self;
