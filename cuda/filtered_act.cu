@@ -25,7 +25,6 @@ template <typename T, int STREAMS> __device__ __forceinline__ void filtered_act(
 #pragma unroll
     for (int s = 0; s < STREAMS; s++) load_taps(p.streams[s].filter, room);
     load_taps(p.down, room);
-    __syncthreads();
 #pragma unroll
     for (int s = 0; s < STREAMS; s++) find_largest(p.streams[s].filter, room, scratch, s);
     find_largest(p.down, room, scratch, STREAMS);

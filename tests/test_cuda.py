@@ -150,7 +150,7 @@ def test_the_doctor_tells_what_the_selftest_found():
     done = run("-c", DOCTOR, **settings)
     assert done.returncode == 0, done.stdout + done.stderr
     text = " ".join(done.stdout.split())
-    assert re.search(r"self-test \d+ results of 18 operators agree", text), text
+    assert re.search(r"self-test \d+ results of 20 operators agree", text), text
     assert "every kernel that ships was loaded" in text
     failed = run("-c", DOCTOR, **settings, FIRELU_EMULATOR_FAIL="cuLaunchKernel:40:719")
     assert failed.returncode == 1, failed.stdout + failed.stderr

@@ -164,6 +164,8 @@ pub fn elementwise(dtype: DType) -> Vec<Case> {
         vec![Some(exact(&[3, 1, 4], Layout::RowMajor, dtype, 1)), Some(exact(&[2, 1], Layout::RowMajor, dtype, 2))];
     cases.push(Case::new("Mul", broadcast, vec![]));
     cases.push(reduced(&[20000], Layout::RowMajor, &[0], dtype));
+    // Rows of neighbours that the lanes of a warp read.
+    cases.push(reduced(&[5, 64], Layout::RowMajor, &[1], dtype));
     // Outputs side by side: fewer than a warp has lanes, as many and more, of chunks whole and not.
     for (rows, columns) in [(129, 8), (512, 31), (513, 32), (1030, 33), (600, 64)] {
         cases.push(reduced(&[rows, columns], Layout::RowMajor, &[0], dtype));
@@ -303,19 +305,27 @@ pub fn filtered(dtype: DType) -> Vec<Case> {
     let shapes = [([1, 2, 5, 6], [1, 2]), ([2, 2, 40, 90], [3, 4]), ([1, 2, 1, 700], [5, 6]), (several_chunks, [7, 8])];
     for (shape, seeds) in shapes {
         let rows = if shape[2] == 1 { 1 } else { 3 };
+        // Which of the two kernels are outer products, and the factors.
         let layouts: &[_] = match shape == several_chunks {
-            true => &[(Layout::RowMajor, false), (Layout::RowMajor, true)],
-            false => &[(Layout::RowMajor, false), (Layout::ChannelsLast, false), (Layout::Shifted, false)],
+            true => &[([false, false], 2), ([true, true], 2), ([false, true], 2), ([true, true], 1)]
+                .map(|(separable, factor)| (Layout::RowMajor, separable, factor)),
+            false => {
+                &[Layout::RowMajor, Layout::ChannelsLast, Layout::Shifted].map(|layout| (layout, [false, false], 2))
+            }
         };
-        for &(layout, is_separable) in layouts {
+        for &(layout, separable, factor_x) in layouts {
             let x = exact(&shape, layout, dtype, seeds[0]);
-            let kernels = [4, 3].map(|columns| match is_separable {
-                true => pair_of(&[rows, columns], Layout::RowMajor, dtype, |count| vec![1.0; count]),
-                false => exact(&[rows, columns], Layout::RowMajor, dtype, columns as u64),
+            // More taps than a warp has lanes, for one of the layouts.
+            let (rows, columns) =
+                if shape[2] == 40 && layout == Layout::Shifted { (7, [9, 8]) } else { (rows, [4, 3]) };
+            let kernels = [0, 1].map(|which| match (separable[which], columns[which]) {
+                (true, columns) => pair_of(&[rows, columns], Layout::RowMajor, dtype, |count| vec![1.0; count]),
+                (false, columns) => exact(&[rows, columns], Layout::RowMajor, dtype, columns as u64),
             });
             let bias = exact(&[2], Layout::RowMajor, dtype, 9);
-            let factor = if rows == 1 { 1 } else { 2 };
-            let mut args = ints(&[("up_x", 2), ("up_y", factor), ("down_x", 2), ("down_y", factor), ("pad_x0", 2)]);
+            let factor_y = if rows == 1 { 1 } else { factor_x };
+            let factors = [("up_x", factor_x), ("up_y", factor_y), ("down_x", factor_x), ("down_y", factor_y)];
+            let mut args = ints(&[&factors[..], &[("pad_x0", 2)]].concat());
             args.push(("act", ArgValue::String("relu".into())));
             args.push(("gain", float(1.0)));
             let inputs = vec![Some(x), Some(kernels[0].clone()), Some(kernels[1].clone()), Some(bias), None, None];
@@ -329,6 +339,16 @@ pub fn filtered(dtype: DType) -> Vec<Case> {
             drop(parts);
             drop(views);
             cases.push(case);
+            // What lies outside the middle grid: zeros, or copies of samples.
+            for rule in ["constant", "edge"] {
+                let mut args = args.clone();
+                args.extend(ints(&[("down_pad_x0", 2), ("down_pad_x1", 3)]));
+                args.extend([
+                    ("down_border", ArgValue::String(rule.into())),
+                    ("border", ArgValue::String(rule.into())),
+                ]);
+                cases.push(Case::new("FilteredAct", inputs.clone(), args));
+            }
             let inputs = [inputs, vec![Some(dy)]].concat();
             cases.push(Case::new("FilteredActGradient", inputs, args));
         }

@@ -21,7 +21,7 @@ template <typename C> __device__ __forceinline__ FilterTaps<C> taps_of(const Fil
     return {x, x + p.taps_x, x + p.taps_x + p.taps_y, separable};
 }
 
-// Loads the taps as they meet the samples; a barrier must follow.
+// Loads the taps as they meet the samples; a barrier must follow, but for a thread that reads its own alone.
 template <typename C> __device__ __forceinline__ void load_taps(const FilterParameters &p, C *room) {
     const i32 count = p.taps_x * p.taps_y;
     C *full = room + p.place + p.taps_x + p.taps_y;
@@ -41,7 +41,7 @@ template <typename C> __device__ __forceinline__ void load_taps(const FilterPara
     }
 }
 
-// Of every warp, the largest tap; a barrier must follow.
+// Of every warp, the largest tap, each thread its own first; a barrier must follow.
 template <typename C>
 __device__ __forceinline__ void find_largest(const FilterParameters &p, const C *room, TapsScratch &scratch, int which) {
     const i32 count = p.taps_x * p.taps_y;

@@ -105,7 +105,7 @@ def forget(operator: str) -> None:
         gradients.forget_plans()
 
 
-def register(operator: str) -> Callable[..., Any]:
+def register(operator: str) -> Callable[..., object]:
     """Make an operator that was added to the registry later available to torch.
 
     Args:
@@ -119,7 +119,7 @@ def register(operator: str) -> Callable[..., Any]:
         UnknownOperatorError: nobody has registered it.
         ArgumentError: torch cannot spell its name, a parameter or a default, or another operator has that name there.
     """
-    overload: Callable[..., Any] = bridged(operator).overload
+    overload: Callable[..., object] = bridged(operator).overload
     return overload
 
 
