@@ -17,7 +17,7 @@ pub enum Level {
     Native = 0,
     /// x86-64 with AVX2, FMA and F16C.
     Avx2 = 1,
-    /// The above and AVX-512 F, BW, DQ and VL, which only filters use: element-wise work waits for memory.
+    /// The above and AVX-512 F, BW, DQ and VL, which filters and activations use: plain element-wise work waits for memory.
     Avx512 = 2,
     /// arm64 with NEON, which every processor of that architecture has, conversions of float16 included.
     Neon = 3,
