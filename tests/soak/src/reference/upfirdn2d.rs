@@ -265,6 +265,8 @@ impl Plan {
             }
             None => windows[to].nan |= !taps[tap].is_finite(),
         });
+        // By a border's rule the adjoint also adds what lies outside, where an infinite tap meets no sample but zeros.
+        let outside = way == Way::Back && self.border != Border::Zeros && taps.iter().any(|tap| !tap.is_finite());
         let finite = taps.iter().filter(|tap| tap.is_finite());
         let factor = finite.fold(1.0, |largest: f64, tap| largest.max(tap.abs()));
         let compute = result.dtype.compute();
@@ -272,7 +274,7 @@ impl Plan {
             error: (window.terms + 16.0) * unit(compute) * window.total.magnitude()
                 + spacing(compute, 0.0) * (window.samples + (2.0 * window.terms + 2.0) * factor).min(f64::MAX),
             overflow: window.samples * factor >= largest(compute) / 2.0,
-            nan: window.nan,
+            nan: window.nan || outside,
         };
         let bounds = windows.iter().map(bound).collect();
         let values = windows.iter().map(|window| window.total.value()).collect();
