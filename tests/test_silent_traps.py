@@ -58,9 +58,11 @@ class TestOtherLibraries:
         assert {"leaky_relu", "fused_leaky_relu", "upfirdn2d", "register"} | named <= set(dir(firelu_torch))
 
     def test_a_tensor_is_refused_where_its_gradient_would_be_lost(self):
-        x = firelu.Tensor(np.ones((1, 1, 8)), requires_grad=True)
-        with pytest.raises(firelu.ArgumentError, match=r"filtered_snake: x: got firelu\.Tensor, takes a numpy array"):
-            firelu.filtered_snake(x, np.ones(1))
+        x, taps = np.ones((1, 1, 8)), firelu.Tensor(np.ones(12), requires_grad=True)
+        with pytest.raises(
+            firelu.ArgumentError, match=r"filtered_snake: down_kernel: got firelu\.Tensor, takes an array"
+        ):
+            firelu.filtered_snake(x, np.ones(1), down_kernel=taps)
 
     def test_what_is_copied_on_purpose_is_accepted(self):
         torch = pytest.importorskip("torch")

@@ -11,12 +11,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ._firelu import BoundOperator, Tensor
+from ._firelu import BoundOperator, Tensor, run_operator
 from .errors import ArgumentError, ShapeError
-from .functional import _paddings, _pair, _square
+from .functional import _lend_shape, _paddings, _pair, _square
 from .kernels import kaiser
 from .libraries import refuse
-from .typing import Array, ArrayLike, NumpyArray
+from .typing import Array, ArrayLike
 
 #: The kernel that changes nothing.
 _NO_FILTER = np.ones((1, 1), np.float32)
@@ -126,14 +126,30 @@ def snake_paddings(up_taps: int, down_taps: int, ratio: int) -> Snake1dFilters:
 def _taps(kernel: Any, ratio: int, name: str) -> Any:
     if kernel is None:
         return kaiser(0.5 / ratio, 0.6 / ratio, 6 * ratio // 2 * 2)
+    if isinstance(kernel, Tensor):
+        raise ArgumentError(f"filtered_snake: {name}: got firelu.Tensor, takes an array: taps get no gradient here")
     taps = np.asarray(kernel)
     if taps.ndim != 1 or taps.size < ratio:
         raise ShapeError(f"filtered_snake: {name}: got {taps.shape}, takes (K,) with at least {ratio} taps")
     return taps
 
 
+def _with_axis(x: Any, place: int) -> Any:
+    """Insert an axis of length one, for a tensor by an operator with a gradient: its axes have no views."""
+    if not isinstance(x, Tensor):
+        return np.expand_dims(x, place)
+    shape = list(x.shape)
+    shape.insert(place % (len(shape) + 1), 1)
+    return run_operator("BroadcastLike", x, _lend_shape("filtered_snake", "x", shape, "float32"), axes=[place])
+
+
+def _without_axis(x: Any, place: int) -> Any:
+    """Take away an axis of length one."""
+    return run_operator("ReduceSum", x, axes=[place]) if isinstance(x, Tensor) else np.squeeze(x, place)
+
+
 def filtered_snake(
-    x: ArrayLike,
+    x: Array,
     alpha: ArrayLike,
     beta: ArrayLike | None = None,
     up_kernel: ArrayLike | None = None,
@@ -142,8 +158,8 @@ def filtered_snake(
     ratio: int = 2,
     logscale: bool = False,
     border: str = "edge",
-    out: NumpyArray | None = None,
-) -> NumpyArray:
+    out: Array | None = None,
+) -> Array:
     """Apply snake, ``x + sin²(alpha x) / (beta + 1e-9)``, on a signal upsampled by a ratio, and downsample again.
 
     Args:
@@ -155,7 +171,7 @@ def filtered_snake(
         ratio: by how much the signal is upsampled.
         logscale: whether exp(alpha) and exp(beta) are the frequencies and divisors.
         border: what lies outside x and outside the activated signal.
-        out: an array of x's shape and dtype to write to.
+        out: an array of x's shape and dtype to write to; None beside a `firelu.Tensor`.
 
     Returns:
         An array of x's shape and dtype.
@@ -167,15 +183,11 @@ def filtered_snake(
     if isinstance(ratio, bool) or not isinstance(ratio, int) or ratio < 1:
         raise ArgumentError(f"filtered_snake: ratio: got {ratio!r}, takes a whole number from 1 on")
     refuse("filtered_snake", "x", x)
-    if isinstance(x, Tensor):
-        raise ArgumentError("filtered_snake: x: got firelu.Tensor, takes a numpy array: firelu.torch has the gradient")
-    x = np.asarray(x)
-    if len(x.shape) < 2:
-        raise ShapeError(f"filtered_snake: x: got {tuple(x.shape)}, takes (..., C, T)")
+    signal: Any = x if isinstance(x, Tensor) else np.asarray(x)
+    if signal.ndim < 2:
+        raise ShapeError(f"filtered_snake: x: got {tuple(signal.shape)}, takes (..., C, T)")
     fu, fd = _taps(up_kernel, ratio, "up_kernel"), _taps(down_kernel, ratio, "down_kernel")
-    pads = snake_paddings(fu.size, fd.size, ratio)
-    rows = (*x.shape[:-1], 1, x.shape[-1])
-    inputs = (x.reshape(rows), fu[None], fd[None, ::-1], None, alpha, *(() if beta is None else (beta,)))
+    pads: Snake1dFilters = snake_paddings(fu.size, fd.size, ratio)
     numbers = (0.2, None, None, False, float(ratio))
     arguments = (
         "snake",
@@ -187,8 +199,13 @@ def filtered_snake(
         logscale,
         -3,
     )
-    if out is not None:
-        _FILTERED_ACT(inputs, arguments, out.reshape(rows))
-        return out
-    result: NumpyArray = _FILTERED_ACT(inputs, arguments, None)
-    return result.reshape(x.shape)
+    inputs = (_with_axis(signal, -2), fu[None], fd[None, ::-1], None, alpha, *(() if beta is None else (beta,)))
+    if out is None:
+        result: Array = _without_axis(_FILTERED_ACT(inputs, arguments, None), -2)
+        return result
+    if isinstance(x, Tensor) or not isinstance(out, np.ndarray) or out.shape != signal.shape:
+        got = f"an array of {out.shape}" if isinstance(out, np.ndarray) else type(out).__name__
+        takes = "None beside a tensor" if isinstance(x, Tensor) else f"an array of {signal.shape}"
+        raise ShapeError(f"filtered_snake: out: got {got}, takes {takes}")
+    _FILTERED_ACT(inputs, arguments, np.expand_dims(out, -2))
+    return out

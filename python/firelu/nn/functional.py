@@ -1,6 +1,7 @@
 """The operators on `firelu.Tensor`, recorded where a tensor requires a gradient.
 
-Arrays serve as well, and give arrays. Gradients are those of the registry's definitions, to any order.
+Arrays serve as well, and give arrays. Gradients are those of the registry's definitions, to any order. Filters,
+filtered activations and the functions that give a gradient are those of `firelu` itself.
 """
 
 from __future__ import annotations
@@ -9,9 +10,37 @@ from collections.abc import Sequence
 
 from .. import activations as _activations
 from .. import functional as _functional
+from ..activations import bias_act_gradient, snake_gradient
+from ..filtered import filtered_act, filtered_snake
+from ..functional import (
+    fused_leaky_relu_gradient,
+    leaky_relu_gradient,
+    upfirdn2d_gradient,
+    upfirdn2d_kernel_gradient,
+)
+from ..kernels import downsample2d, filter2d, upsample2d
+from ..signals import upfirdn1d
 from ..typing import Array, ArrayLike
 
-__all__ = ["bias_act", "fused_leaky_relu", "leaky_relu", "snake", "upfirdn2d"]
+__all__ = [
+    "bias_act",
+    "bias_act_gradient",
+    "downsample2d",
+    "filter2d",
+    "filtered_act",
+    "filtered_snake",
+    "fused_leaky_relu",
+    "fused_leaky_relu_gradient",
+    "leaky_relu",
+    "leaky_relu_gradient",
+    "snake",
+    "snake_gradient",
+    "upfirdn1d",
+    "upfirdn2d",
+    "upfirdn2d_gradient",
+    "upfirdn2d_kernel_gradient",
+    "upsample2d",
+]
 
 
 def bias_act(
