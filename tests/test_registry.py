@@ -27,6 +27,8 @@ MADE = [
     for path in sorted((ROOT / "src" / "operators").glob("*/mod.rs"))
     for function in re.findall(r"^pub fn (\w+)\(\) -> Operator\b", path.read_text(encoding="utf-8"), re.MULTILINE)
 ]
+# Operators that users write as signs and methods of `firelu.Tensor`: they have no function on arrays.
+WITHOUT_FUNCTION = {"arithmetic", "reduce_sum"}
 
 
 def home(name: str) -> tuple[str, str]:
@@ -68,6 +70,11 @@ def missing(name: str) -> Iterator[str]:
     if not re.search(rf'"{name}"|firelu\.{function}\(', text(tests)):
         yield f"a test in {tests}"
     yield from missing_kernels(name, folder)
+    if folder not in WITHOUT_FUNCTION and folder not in firelu.__all__:
+        yield f"a function for arrays: {folder} in python/firelu, exported by __init__.py"
+    family = [operator for operator in BUILT_IN if home(operator)[0] == folder]
+    if not any(f"`{operator}`" in text("CHANGELOG.md") for operator in family):
+        yield "a line for users in CHANGELOG.md"
     for path, pattern in {
         f"python/firelu/torch/operators/{folder}.py": f'"{name}": Rules\\(',
         "docs/reliability.md": f"`{name}`",
