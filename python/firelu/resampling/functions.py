@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from .. import _firelu
 from ..errors import ArgumentError, DTypeError, ShapeError
 from ..typing import ArrayLike, NumpyArray
 from .bands import Filters, resample_tile
@@ -56,7 +57,7 @@ def resample(
     filters, border = make_filters("resample", x.ndim, up, down, axes, kernel, border)
     shape = output_shape(x.shape, filters)
     if out is None:
-        out = np.empty(shape, x.dtype)
+        out = _firelu.new_array(shape, x.dtype)
     else:
         _check_out(out, x, shape)
     active = [(axis, polyphase) for axis, polyphase in filters if not polyphase.is_identity]
