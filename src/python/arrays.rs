@@ -201,7 +201,10 @@ pub fn new_array<'py>(py: Python<'py>, kind: &TensorType, strides: &Strides) -> 
 }
 
 /// As [`new_array`], in numpy's order and of any type that has no objects.
-pub fn new_array_of<'py>(descriptor: Bound<'py, PyArrayDescr>, shape: &[usize]) -> PyResult<Bound<'py, PyUntypedArray>> {
+pub fn new_array_of<'py>(
+    descriptor: Bound<'py, PyArrayDescr>,
+    shape: &[usize],
+) -> PyResult<Bound<'py, PyUntypedArray>> {
     // More than can be counted is more than there is: the pool refuses it.
     let bytes = shape.iter().fold(descriptor.itemsize(), |bytes, &length| bytes.saturating_mul(length));
     if bytes < POOLED_BYTES || shape.contains(&0) {
