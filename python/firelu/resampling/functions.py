@@ -59,7 +59,7 @@ def resample(
 
 
 def _resample(
-    operator: str, x: NumpyArray, up: Any, down: Any, axes: Any, kernel: Any, border: Any, out: Any = None
+    operator: str, x: NumpyArray, up: Any, down: Any, axes: Any, kernel: Any, border: Any, out: NumpyArray | None = None
 ) -> NumpyArray:
     filters, border = make_filters(operator, x.ndim, up, down, axes, kernel, border)
     shape = output_shape(x.shape, filters)
