@@ -86,6 +86,27 @@ def test_bad_command_lines(tmp_path, capsys):
     assert not (tmp_path / "out.npy").exists()
 
 
+def test_names_that_no_image_has_and_memory_that_is_not_there(tmp_path, monkeypatch, capsys):
+    image = pytest.importorskip("PIL.Image", reason="Pillow is not installed")
+    path = str(tmp_path / "in.png")
+    image.fromarray(np.zeros((4, 4, 3), np.uint8)).save(path)
+    for name, factor, text in [
+        ("out.picture", "2", "ends as an image's"),
+        ("out", "2", "ends as an image's"),
+        ("out.png", "10000000000", "below 2^31"),
+    ]:
+        assert main(["resample", path, str(tmp_path / name), "--factor", factor]) == 1
+        assert text in capsys.readouterr().err
+
+    def refuse(*args, **kwargs):
+        raise MemoryError
+
+    monkeypatch.setattr("firelu.cli.resample.resample", refuse)
+    assert main(["resample", path, str(tmp_path / "out.png"), "--factor", "2"]) == 1
+    assert "out of memory" in capsys.readouterr().err
+    assert [each.name for each in tmp_path.iterdir()] == ["in.png"]
+
+
 LIMITED = """
     import re, resource, sys
     from firelu.cli import main

@@ -193,33 +193,58 @@ struct Memory {
 
 /// A new, uninitialised array: small ones from numpy's own allocator, large ones from the pool.
 pub fn new_array<'py>(py: Python<'py>, kind: &TensorType, strides: &Strides) -> PyResult<Bound<'py, PyUntypedArray>> {
-    let bytes = kind.bytes();
+    let (bytes, descriptor) = (kind.bytes(), descriptor(py, kind.dtype)?);
     if bytes < POOLED_BYTES && is_row_major(&kind.shape, strides, kind.dtype.size()) {
-        return wrap(py, kind, None, std::ptr::null_mut());
+        return wrap(descriptor, &kind.shape, None, std::ptr::null_mut());
     }
+    pooled(descriptor, &kind.shape, Some(strides), bytes)
+}
+
+/// As [`new_array`], in numpy's order and of any type that has no objects.
+pub fn new_array_of<'py>(
+    descriptor: Bound<'py, PyArrayDescr>,
+    shape: &[usize],
+) -> PyResult<Bound<'py, PyUntypedArray>> {
+    // More than can be counted is more than there is: the pool refuses it.
+    let bytes = shape.iter().fold(descriptor.itemsize(), |bytes, &length| bytes.saturating_mul(length));
+    if bytes < POOLED_BYTES || shape.contains(&0) {
+        return wrap(descriptor, shape, None, std::ptr::null_mut());
+    }
+    pooled(descriptor, shape, None, bytes)
+}
+
+/// An array over a block of the pool. Without strides it has numpy's order.
+fn pooled<'py>(
+    descriptor: Bound<'py, PyArrayDescr>,
+    shape: &[usize],
+    strides: Option<&Strides>,
+    bytes: usize,
+) -> PyResult<Bound<'py, PyUntypedArray>> {
+    let py = descriptor.py();
     let block = Block::new(bytes).map_err(errors::raise)?;
     let pointer = block.pointer();
-    let array = wrap(py, kind, Some(strides), pointer)?;
+    let array = wrap(descriptor, shape, strides, pointer)?;
     set_base(&array, Bound::new(py, Memory { _block: block })?.into_any())?;
     Ok(array)
 }
 
 /// An array over memory that `owner` keeps alive.
 pub fn array_over<'py>(parts: &Parts, owner: Bound<'py, PyAny>) -> PyResult<Bound<'py, PyUntypedArray>> {
-    let array = wrap(owner.py(), &parts.kind, Some(&parts.strides), parts.pointer)?;
+    let descriptor = descriptor(owner.py(), parts.kind.dtype)?;
+    let array = wrap(descriptor, &parts.kind.shape, Some(&parts.strides), parts.pointer)?;
     set_base(&array, owner)?;
     Ok(array)
 }
 
 fn wrap<'py>(
-    py: Python<'py>,
-    kind: &TensorType,
+    descriptor: Bound<'py, PyArrayDescr>,
+    shape: &[usize],
     strides: Option<&Strides>,
     data: *mut u8,
 ) -> PyResult<Bound<'py, PyUntypedArray>> {
-    let descriptor = descriptor(py, kind.dtype)?;
+    let py = descriptor.py();
     let mut dims: SmallVec<[npy_intp; 6]> = SmallVec::new();
-    for &n in kind.shape.iter() {
+    for &n in shape {
         dims.push(n as npy_intp);
     }
     let mut steps: Option<Strides> = strides.cloned();

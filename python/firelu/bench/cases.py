@@ -11,7 +11,6 @@ from .. import activations, functional, kernels
 from .._firelu import get_cpu_level
 from . import peers
 from .measure import Array, Case, Run
-from .resampling_cases import resampling_cases
 
 Build = Callable[[bool], Case]
 
@@ -252,4 +251,7 @@ def all_cases() -> dict[str, Build]:
         _filter("down 2 channels_last", large, 3.2, down=2, channels_last=True),
     ):
         cases |= dict(group)
+    # Not before: a module that the package has imported cannot be run by its name without a warning.
+    from .resampling_cases import resampling_cases
+
     return cases | dict(resampling_cases())

@@ -1,14 +1,14 @@
 """Resampling as image libraries do it: the same kernel against the same kernel, in float32 planes and in uint8.
 
-``python -m firelu.bench.resampling_cases --write docs/resample.md`` writes the table of that page; with ``--only``, the
-rows that contain a text, such as "uint8" or "| cubic |", beside those that stand there.
+``python -m firelu.bench.resampling_cases --write docs/resample.md`` writes this machine's table of that page, beside
+those of others; with ``--only``, the rows that contain a text, such as "uint8" or "| cubic |", beside those that stand
+there.
 """
 
 from __future__ import annotations
 
 import argparse
 import itertools
-import platform
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -19,10 +19,11 @@ from typing import Any
 
 import numpy as np
 
-from .._firelu import get_num_threads
+from .._firelu import get_cpu_level, get_num_threads
 from ..resampling import resample
 from .measure import Array, Case, Run
 from .peers import installed
+from .report import processor
 
 Build = Callable[[bool], Case]
 
@@ -184,18 +185,25 @@ def _named(row: str) -> str:
 
 
 def merged(page: str, rows: list[str], machine: str) -> str | None:
-    """Put rows on a page: in the place of those about the same, or behind the others of their kind."""
+    """Put rows on a page, in the table of a machine: in the place of those about the same, or behind the others."""
     before, _, rest = page.partition(_START)
     old, found, after = rest.partition(_END)
     if not found:
         return None
-    kept = {_named(row): row for row in old.splitlines() if row.count("|") == len(_HEAD[0].split("|")) - 1}
-    for row in _HEAD:
-        kept.pop(_named(row), None)
-    kept |= {_named(row): row for row in rows}
-    kinds = sorted({row.split("|")[1] for row in kept})
-    ordered = [row for kind in kinds for row in kept.values() if row.split("|")[1] == kind]
-    return "\n".join([before + _START, "", machine, "", *_HEAD, *ordered, "", _END + after])
+    tables: dict[str, dict[str, str]] = {}
+    current = ""
+    for line in old.splitlines():
+        if line.startswith("Measured on "):
+            current = line
+        elif current and line.count("|") == _HEAD[0].count("|") and line not in _HEAD:
+            tables.setdefault(current, {})[_named(line)] = line
+    tables.setdefault(machine, {}).update({_named(row): row for row in rows})
+    lines = [before + _START, ""]
+    for heading, table_rows in tables.items():
+        kinds = sorted({row.split("|")[1] for row in table_rows})
+        ordered = [row for kind in kinds for row in table_rows.values() if row.split("|")[1] == kind]
+        lines += [heading, "", *_HEAD, *ordered, ""]
+    return "\n".join([*lines, _END + after])
 
 
 def main(arguments: list[str]) -> int:
@@ -212,7 +220,8 @@ def main(arguments: list[str]) -> int:
         print(line, flush=True)
         lines.append(line)
     if options.write:
-        machine = f"Measured on {platform.machine()}, {get_num_threads()} threads, side {options.side}."
+        about = f"{processor()}, {get_cpu_level()}, {get_num_threads()} threads, side {options.side}"
+        machine = f"Measured on {about}."
         page = merged(options.write.read_text(encoding="utf-8"), lines, machine)
         if page is None:
             parser.error(f"{options.write} has no marks {_START} and {_END}")

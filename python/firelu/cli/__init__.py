@@ -47,12 +47,12 @@ def _run(options: argparse.Namespace, stream: TextIO) -> int:
         status: int = options.run(options, Terminal(stream))
         stream.flush()
         return status
-    except (FireluError, OSError, ImportError) as error:
+    except (FireluError, OSError, ImportError, MemoryError) as error:
         if isinstance(error, BrokenPipeError):
             # The reader has gone (`firelu ops | head`): nothing is left to say, nor to flush at exit.
             os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
             return 0
-        reason: object = error
+        reason = str(error) or "out of memory"
         if isinstance(error, OSError) and error.filename:
             reason = f"{error.filename}: {error.strerror}"
         print(f"firelu {options.command}: {reason}", file=sys.stderr)

@@ -79,6 +79,8 @@ def _image(options: argparse.Namespace, terminal: Terminal) -> tuple[int, ...]:
     image_module = _need("PIL.Image", "pillow")
     if options.axes is not None:
         raise ArgumentError("resample: --axes: got axes for an image, takes them for arrays alone")
+    if options.output.suffix.lower() not in image_module.registered_extensions():
+        raise ArgumentError(f"resample: OUT: got {options.output}, takes a name that ends as an image's, such as .png")
     with terminal.progress(3) as progress:
         progress.step(f"reading {options.input}")
         try:

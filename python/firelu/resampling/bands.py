@@ -50,7 +50,7 @@ def resample_tile(
         shape = list(tile.shape)
         shape[axis] = stop - start
         # By the target's type: the tile may be a band itself.
-        band = np.empty(shape, computed_dtype(target.dtype))
+        band = _firelu.new_array(shape, computed_dtype(target.dtype))
         _filter(tile, filters[:1], [(origins[0], start)], border, band)
         written = target[(slice(None),) * axis + (slice(start - windows[0][0], stop - windows[0][0]),)]
         resample_tile(band, filters[1:], origins[1:], windows[1:], border, written)
@@ -62,8 +62,13 @@ def _filter(tile: Array, filters: Filters, places: list[tuple[int, int]], border
     # Samples of a column, next to each other: where they are many, a single filter takes rows of them as they are.
     channels = prod(tile.shape[last + 1 :])
     along = len(filters) == 2 or channels < _SHORT_ROW
-    source = tile if _is_dense_from(tile, last if along else last + 1) else np.ascontiguousarray(tile)
-    result = target if _is_dense_from(target, last if along else last + 1) else np.empty(target.shape, target.dtype)
+    first = last if along else last + 1
+    source, result = tile, target
+    if not _is_dense_from(tile, first):
+        source = _firelu.new_array(tile.shape, tile.dtype)
+        source[...] = tile
+    if not _is_dense_from(target, first):
+        result = _firelu.new_array(target.shape, target.dtype)
     if len(filters) == 1 and along:
         rows = result.reshape(-1, result.shape[last], channels)
         _filter_rows(source.reshape(-1, source.shape[last], channels), filters[0][1], places[0], border, rows)

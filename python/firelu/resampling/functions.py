@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from .. import _firelu
 from ..errors import ArgumentError, DTypeError, ShapeError
 from ..typing import ArrayLike, NumpyArray
 from .bands import Filters, resample_tile
@@ -15,6 +16,8 @@ from .borders import border_name
 from .polyphase import make_polyphase
 
 DTYPES = ("float16", "bfloat16", "float32", "float64", "uint8", "uint16")
+# Up to which the compiled loops count places.
+_LIMIT = 2**31
 
 
 def resample(
@@ -52,11 +55,16 @@ def resample(
     >>> firelu.resample(row, 3, 2, axes=-1, kernel="triangle", border="edge")
     array([[ 0,  5, 12, 18, 25, 30]], dtype=uint8)
     """
-    x = as_array("resample", x)
-    filters, border = make_filters("resample", x.ndim, up, down, axes, kernel, border)
+    return _resample("resample", as_array("resample", x), up, down, axes, kernel, border, out)
+
+
+def _resample(
+    operator: str, x: NumpyArray, up: Any, down: Any, axes: Any, kernel: Any, border: Any, out: NumpyArray | None = None
+) -> NumpyArray:
+    filters, border = make_filters(operator, x.ndim, up, down, axes, kernel, border)
     shape = output_shape(x.shape, filters)
     if out is None:
-        out = np.empty(shape, x.dtype)
+        out = _firelu.new_array(shape, x.dtype)
     else:
         _check_out(out, x, shape)
     active = [(axis, polyphase) for axis, polyphase in filters if not polyphase.is_identity]
@@ -107,7 +115,7 @@ def resize(
         raise ShapeError(f"resize: image: got {image.shape}, takes an image with pixels")
     factors = [_reduced(new, old) for new, old in zip(after, before, strict=True)]
     up, down = zip(*factors, strict=True)
-    return resample(image, up, down, axes=axes, kernel=kernel, border=border)
+    return _resample("resize", image, up, down, axes, kernel, border)
 
 
 def pyramid(
@@ -138,7 +146,7 @@ def pyramid(
     """
     result = [as_array("pyramid", x)]
     for _ in range(check_levels(levels) - 1):
-        result.append(resample(result[-1], 1, factor, axes=axes, kernel=kernel, border=border))
+        result.append(_resample("pyramid", result[-1], 1, factor, axes, kernel, border))
     return result
 
 
@@ -179,7 +187,8 @@ def make_filters(
     numbers = [int(axis) % ndim for axis in numbers]
     if len(set(numbers)) != len(numbers) or not numbers:
         raise ArgumentError(f"{operator}: axes: got {axes!r}, takes different axes, at least one")
-    ups, downs = (_factors(operator, name, value, len(numbers)) for name, value in (("up", up), ("down", down)))
+    shrinking = "factor" if operator.endswith("pyramid") else "down"
+    ups, downs = (_factors(operator, name, value, len(numbers)) for name, value in (("up", up), (shrinking, down)))
     made: dict[tuple[int, int], Any] = {}
     for factor in zip(ups, downs, strict=True):
         if factor not in made:
@@ -208,27 +217,33 @@ def _is_whole(value: Any) -> bool:
 def _factors(operator: str, name: str, value: Any, count: int) -> list[int]:
     values = list(value) if isinstance(value, (tuple, list)) else [value] * count
     if len(values) != count or not all(_is_whole(each) and each >= 1 for each in values):
-        raise ArgumentError(
-            f"{operator}: {name}: got {value!r}, takes a whole number from 1 on, or one for each of the {count} axes "
-            "(half the size is up=1, down=2)"
-        )
+        takes = f"takes a whole number from 1 on, or one for each of the {count} axes"
+        half = "" if name == "factor" else " (half the size is up=1, down=2)"
+        raise ArgumentError(f"{operator}: {name}: got {value!r}, {takes}{half}")
+    if max(values) >= _LIMIT:
+        raise ArgumentError(f"{operator}: {name}: got {value!r}, takes numbers below 2^31")
     return [int(each) for each in values]
 
 
 def _size(size_or_scale: Any, before: tuple[int, int]) -> tuple[int, int]:
     """Give the new height and width."""
+    size = None
     try:
         if isinstance(size_or_scale, (tuple, list)):
             height, width = size_or_scale
             if _is_whole(height) and _is_whole(width) and height >= 1 and width >= 1:
-                return int(height), int(width)
+                size = int(height), int(width)
         elif not isinstance(size_or_scale, (bool, str)) and 0 < (scale := float(size_or_scale)) < float("inf"):
-            return max(1, round(before[0] * scale)), max(1, round(before[1] * scale))
-    except (TypeError, ValueError):
+            size = max(1, round(before[0] * scale)), max(1, round(before[1] * scale))
+    except (TypeError, ValueError, OverflowError):
         pass
-    raise ArgumentError(
-        f"resize: size_or_scale: got {size_or_scale!r}, takes (height, width) or a number that multiplies both"
-    )
+    if size is None:
+        raise ArgumentError(
+            f"resize: size_or_scale: got {size_or_scale!r}, takes (height, width) or a number that multiplies both"
+        )
+    if max(size) >= _LIMIT:
+        raise ArgumentError(f"resize: size_or_scale: got {size_or_scale!r}, takes lengths below 2^31")
+    return size
 
 
 def _reduced(up: int, down: int) -> tuple[int, int]:

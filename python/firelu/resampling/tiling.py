@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from .. import _firelu
 from .bands import Filters, Range, resample_tile
 from .borders import border_indices
 from .polyphase import Polyphase
@@ -58,7 +59,7 @@ def resample_from(tile: Array, axes: Sequence[TiledAxis], windows: Sequence[Rang
         origin, tile = axis.extend(tile, window)
         origins.append(origin)
         shape[axis.axis] = window[1] - window[0]
-    result = np.empty(shape, tile.dtype)
+    result = _firelu.new_array(shape, tile.dtype)
     if result.size:
         filters = [(axis.axis, axis.geometry) for axis in axes]
         resample_tile(tile, filters, origins, windows, axes[0].border, result)

@@ -1,11 +1,12 @@
-//! `resample_tile`: one or two filters over an array, as `firelu.resampling` calls them.
+//! `resample_tile`, one or two filters over an array, and `new_array`, memory for what they make: as `firelu.resampling`
+//! calls them.
 
 mod layout;
 
 use firelu_guarded::guarded;
 use firelu_resampling::axis::Filter;
 use firelu_resampling::{Pair, Request, Sample, Single, run};
-use numpy::{PyReadonlyArray1, PyUntypedArray};
+use numpy::{PyArrayDescr, PyArrayDescrMethods, PyReadonlyArray1, PyUntypedArray};
 use pyo3::prelude::*;
 
 use super::errors::raise;
@@ -81,7 +82,18 @@ fn resample_tile(
     entry::detach(py, compute).map_err(raise)
 }
 
-/// Adds the function to the module.
+/// An uninitialised array for a result, from the pool where it is large.
+#[guarded]
+#[pyfunction]
+fn new_array<'py>(shape: Vec<usize>, dtype: Bound<'py, PyArrayDescr>) -> PyResult<Bound<'py, PyUntypedArray>> {
+    if dtype.has_object() {
+        return Err(raise(refuse("dtype", dtype, "numbers")));
+    }
+    arrays::new_array_of(dtype, &shape)
+}
+
+/// Adds the functions to the module.
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_function(wrap_pyfunction!(new_array, module)?)?;
     module.add_function(wrap_pyfunction!(resample_tile, module)?)
 }
