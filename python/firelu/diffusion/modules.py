@@ -92,7 +92,7 @@ def _rearrange(tensor: Tensor, pattern: str) -> Tensor:
 
 
 def zero_module(module: ModuleT) -> ModuleT:
-    """Set every parameter of `module` to 0, in place, and return it: a block that starts as silence.
+    """Set every parameter of `module` to 0, in place, and return it: a block that initially outputs zero.
 
     >>> zero_module(nn.Linear(2, 1)).weight.tolist()
     [[0.0, 0.0]]
@@ -131,7 +131,7 @@ def avg_pool_nd(dims: int, *args: object, **kwargs: object) -> nn.Module:
 class HybridConditioner(nn.Module):
     """Two conditioners side by side: one to concatenate with the input, one for cross-attention.
 
-    Each configuration is what `instantiate_from_config` takes; `allowed` is its allow-list.
+    Each configuration is one for `instantiate_from_config`; `allowed` is its allow-list.
 
     >>> conditioner = HybridConditioner({"target": "torch.nn.Identity"}, {"target": "torch.nn.Identity"})
     >>> sorted(conditioner(torch.ones(1), torch.ones(2)))
