@@ -1,4 +1,4 @@
-"""Write docs/performance.md, its figures and README's figures from docs/performance.json, a file of `firelu bench --json`.
+"""Write docs/performance.md, its images and the times in README.md from docs/performance.json (`firelu bench --json`).
 
 Runs on other machines are in docs/performance/, under any name; results computed for machines that were not at hand are
 in docs/cycles.json (`make cycles`). Of each machine the newest run of each kind counts.
@@ -24,9 +24,11 @@ library has without a compiler.
 
 {table}
 """
-README_NOTE = """Times are relative to firelu, from the smallest figure to the largest on {machines}.
-[All figures](https://github.com/firelu/firelu/blob/main/docs/performance.md) has a row for each machine.
-`firelu bench --quick` measures yours in a minute and ends with a line such as "{typical}".
+README_NOTE = """Times are relative to firelu, from the smallest figure to the largest on
+{machines}.
+The [performance page](https://github.com/firelu/firelu/blob/main/docs/performance.md) has a row for each machine.
+`firelu bench --quick` measures yours in a minute and ends with a line such as
+"{typical}".
 """
 COMMAND = """
 ## Measure your machine
@@ -43,12 +45,12 @@ $ firelu bench --goals                 # compare with the project's own targets
 `pip install "firelu[bench,torch]"` installs the other libraries; the run says which are missing and leaves them out.
 
 Speed is given relative to a memory copy: 1.0 means as fast as copying the data. An operator that reads its inputs and
-writes its outputs once cannot be faster than that. The copy is the fastest that this machine can make, with the same number of
-threads, into memory that is in use already.
+writes its outputs once cannot be faster than that. The copy is the fastest that this machine can make, with the same
+number of threads, into memory that is in use already.
 """
 WITHOUT = """
-No figures stand here yet: they belong to a run on a machine that does nothing else, and we have kept none so far. Nothing
-was measured on a GPU: the CUDA kernels never ran on hardware.
+No figures stand here yet: they belong to a run on a machine that does nothing else, and we have kept none so far.
+Nothing was measured on a GPU: the CUDA kernels never ran on hardware.
 """
 WITH = """
 The figures below come from one run of `firelu bench` (firelu {version}, {date}) on: {processor}, {threads} threads,

@@ -188,16 +188,21 @@ def test_the_newest_run_of_each_kind_and_machine_counts():
     assert [(row[0][2:3], row[1][:3]) for row in rows] == [("o", "5.0"), ("b", "6.0"), ("c", "2.0")]
     tables = [writer["other_machine_section"](run) for run in writer["tabulated"](own, others)]
     assert [re.findall(r"Compared with a copy: (\w+)", text) for text in tables] == [["b"], ["c"]]
-    assert "2026-01-04" in tables[0] and "up 3" in tables[0] and "quick" not in tables[0]
+    assert "2026-01-04" in tables[0]
+    assert "up 3" in tables[0]
+    assert "quick" not in tables[0]
     assert "A quick run" in tables[1]
 
-    before = "| time on a CPU: old |\n| derivatives |\n\nTimes are relative to firelu, once\nupon a time.\n\nThe rest.\n"
+    before = (
+        "| time on a CPU: old |\n| derivatives |\n\nTimes are relative to firelu, once\nupon a time.\n\nThe rest.\n"
+    )
     text = writer["readme_section"](before, [own, *others])
     assert "| time on a CPU: bias + leaky ReLU | **1** | – | 2 to 6 | – |\n" in text
     assert "| time on a CPU: upfirdn2d | **1** | – | 2 to 6 (the fastest formula) | 20 to 60 |\n| derivatives |" in text
     assert "own with 2 threads, b with 2 threads and c with 2 threads." in text
     assert '"5.0 times faster than torch, 50 times faster than scipy".\n\nThe rest.\n' in text
-    assert "old" not in text and "once" not in text
+    assert "old" not in text
+    assert "once" not in text
 
 
 def test_the_readme_quotes_figures_that_were_measured():

@@ -146,9 +146,9 @@ class no_grad(_InContext):  # noqa: N801 (the name users know)
 class gradient_override(_InContext):  # noqa: N801
     """Use other gradients than the registered ones inside: ``with firelu.gradient_override({name: maker}): ...``.
 
-    A maker is called with an `OperatorDef` and the names of its output gradients, and returns backward definitions and the
-    names of the input gradients, as `firelu.get_gradient_defs` does; None stands for no gradient. It serves nets and
-    operators on tensors that are called, or whose backward pass is run, inside the block, in this thread and
+    A maker is called with an `OperatorDef` and the names of its output gradients, and returns backward definitions
+    and the names of the input gradients, as `firelu.get_gradient_defs` does; None stands for no gradient. It serves
+    nets and operators on tensors that are called, or whose backward pass is run, inside the block, in this thread and
     task alone. A maker that reads other values than the registered gradient must be in force at the call.
 
     >>> import firelu

@@ -103,8 +103,10 @@ def kaiser(cutoff: float, half_width: float, taps: int) -> NumpyArray:
     """Make a low-pass filter: a sinc under Kaiser's window.
 
     Args:
-        cutoff: the frequency that passes at half its strength, in cycles per sample; 1 / (2 * factor) to resample by a factor.
-        half_width: half the width of the transition around the cutoff, in cycles per sample; a wider one attenuates more.
+        cutoff: the frequency that passes at half its strength, in cycles per sample:
+            1 / (2 * factor) to resample by a factor.
+        half_width: half the width of the transition around the cutoff, in cycles per sample;
+            a wider one attenuates more.
         taps: how many.
 
     Returns:

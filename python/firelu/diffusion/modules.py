@@ -8,6 +8,7 @@ from typing import ClassVar, TypeVar
 import torch
 from torch import Tensor, nn
 
+from ._arrays import suggestion
 from .configuration import instantiate_from_config
 
 ModuleT = TypeVar("ModuleT", bound=nn.Module)
@@ -43,6 +44,7 @@ class AlphaBlender(nn.Module):
         if merge_strategy not in self.strategies:
             raise ValueError(
                 f"AlphaBlender: merge_strategy must be one of {', '.join(self.strategies)}, got {merge_strategy!r}"
+                f"{suggestion(merge_strategy, self.strategies)}"
             )
         self.merge_strategy = merge_strategy
         self.rearrange_pattern = rearrange_pattern

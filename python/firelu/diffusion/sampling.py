@@ -9,7 +9,19 @@ from typing import TYPE_CHECKING, Any, overload
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from ._arrays import Array, Numbers, as_array, check_steps, count, is_torch, kind, like, require_torch, to_float64
+from ._arrays import (
+    Array,
+    Numbers,
+    as_array,
+    check_steps,
+    count,
+    is_torch,
+    kind,
+    like,
+    require_torch,
+    suggestion,
+    to_float64,
+)
 
 if TYPE_CHECKING:
     import torch
@@ -51,7 +63,7 @@ def make_ddim_timesteps(
     if ddim_discr_method not in DISCRETIZATIONS:
         raise NotImplementedError(
             f"{function}: there is no DDIM discretization method {ddim_discr_method!r}, "
-            f"known are {', '.join(DISCRETIZATIONS)}"
+            f"known are {', '.join(DISCRETIZATIONS)}{suggestion(ddim_discr_method, DISCRETIZATIONS)}"
         )
     total = count(function, "num_ddpm_timesteps", num_ddpm_timesteps)
     wanted = count(function, "num_ddim_timesteps", num_ddim_timesteps)

@@ -9,7 +9,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from ._arrays import Array, count, is_torch, like, to_float64
+from ._arrays import Array, count, is_torch, like, suggestion, to_float64
 
 SCHEDULES = ("linear", "scaled_linear", "cosine", "squaredcos_cap_v2", "sqrt_linear", "sqrt")
 """The names that `make_beta_schedule` knows; "scaled_linear" is another name of "linear"."""
@@ -66,10 +66,7 @@ def make_beta_schedule(
         return betas
     if schedule == "squaredcos_cap_v2":
         return betas_for_alpha_bar(steps, lambda t: math.cos((t + 0.008) / 1.008 * math.pi / 2) ** 2)
-    import difflib  # only here, where nobody waits for it
-
-    near = difflib.get_close_matches(str(schedule), SCHEDULES, n=1)
-    hint = f"; did you mean {near[0]!r}?" if near else ""
+    hint = suggestion(schedule, SCHEDULES)
     raise ValueError(f"make_beta_schedule: unknown schedule {schedule!r}, known are {', '.join(SCHEDULES)}{hint}")
 
 
