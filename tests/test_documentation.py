@@ -41,15 +41,15 @@ def has(module: str) -> bool:
     return importlib.util.find_spec(module) is not None
 
 
-SHOWN = re.compile(r"^print\((.+)\)  # (.+)$", re.MULTILINE)
+SHOWN = re.compile(r"^( *)print\((.+)\)  # (.+)$", re.MULTILINE)
 
 
 def checked(text: str) -> str:
     """Give a block whose ``print(...)  # text`` lines fail where they print something else than the comment says."""
 
     def check(match: re.Match[str]) -> str:
-        printed = f"__import__('io').StringIO() as _shown: print({match[1]}, file=_shown)"
-        return f"with {printed}; assert _shown.getvalue().strip() == {match[2]!r}, _shown.getvalue()"
+        printed = f"__import__('io').StringIO() as _shown: print({match[2]}, file=_shown)"
+        return f"{match[1]}with {printed}; assert _shown.getvalue().strip() == {match[3]!r}, _shown.getvalue()"
 
     return SHOWN.sub(check, text)
 
@@ -80,6 +80,8 @@ def test_a_wrong_comment_is_found():
     exec(checked("print(1 + 1)  # 2"))
     with pytest.raises(AssertionError, match="2"):
         exec(checked("print(1 + 1)  # 3"))
+    with pytest.raises(AssertionError, match="2"):
+        exec(checked("if True:\n    print(1 + 1)  # 3"))
 
 
 def test_the_pages_are_found():
