@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import doctest
 import importlib
 import importlib.util
 import inspect
@@ -237,6 +238,25 @@ def test_examples_of_docstrings_fit_the_column():
     examples = [line.strip() for text in sources for line in re.findall(r"^ *(?:>>>|\.\.\.) .*$", text, re.MULTILINE)]
     assert len(examples) > 100
     assert not [line for line in examples if len(line) > WIDEST["docstrings"]]
+
+
+PACKAGE = ROOT / "python" / "firelu"
+WITH_EXAMPLES = sorted(
+    ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts).removesuffix(".__init__")
+    for path in PACKAGE.rglob("*.py")
+    if re.search(r"^ *>>> ", path.read_text(encoding="utf-8"), re.MULTILINE)
+)
+
+
+@pytest.mark.parametrize("module", WITH_EXAMPLES)
+def test_examples_of_docstrings_run(module):
+    if module.startswith(("firelu.torch", "firelu.diffusion")) and not has("torch"):
+        pytest.skip("torch is not installed, and the examples need it")
+    if module.startswith("firelu.dask") and not (has("dask") and has("zarr")):
+        pytest.skip("dask or zarr is not installed, and the examples need it")
+    result = doctest.testmod(importlib.import_module(module))
+    assert not result.failed
+    assert result.attempted or module == "firelu.cuda"  # whose answer depends on the machine
 
 
 def test_every_public_name_is_in_the_reference():
