@@ -1,7 +1,7 @@
-"""Write docs/performance.md and its pictures from docs/performance.json, a file of `firelu bench --json`.
+"""Write docs/performance.md, its images and the times in README.md from docs/performance.json (`firelu bench --json`).
 
-Runs on other machines stand in docs/performance/, what is computed for machines that were not at hand in
-docs/cycles.json (`make cycles`).
+Runs on other machines are in docs/performance/, under any name; results computed for machines that were not at hand are
+in docs/cycles.json (`make cycles`). Of each machine the newest run of each kind counts.
 
 firelu bench --json docs/performance.json && python docs/write_performance.py
 """
@@ -9,10 +9,12 @@ firelu bench --json docs/performance.json && python docs/write_performance.py
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).parent
+README = HERE.parent / "README.md"
 HEAD = """# Performance
 """
 SUMMARY = """
@@ -21,6 +23,12 @@ down 2): the geometric mean and, in brackets, the range. Each case is compared w
 library has without a compiler.
 
 {table}
+"""
+README_NOTE = """Times are relative to firelu, from the smallest figure to the largest on
+{machines}.
+The [performance page](https://github.com/firelu/firelu/blob/main/docs/performance.md) has a row for each machine.
+`firelu bench --quick` measures yours in a minute and ends with a line such as
+"{typical}".
 """
 COMMAND = """
 ## Measure your machine
@@ -37,12 +45,12 @@ $ firelu bench --goals                 # compare with the project's own targets
 `pip install "firelu[bench,torch]"` installs the other libraries; the run says which are missing and leaves them out.
 
 Speed is given relative to a memory copy: 1.0 means as fast as copying the data. An operator that reads its inputs and
-writes its outputs once cannot be faster than that. The copy is the fastest that the machine does, on as many threads,
-into memory that is in use already.
+writes its outputs once cannot be faster than that. The copy is the fastest that this machine can make, with the same
+number of threads, into memory that is in use already.
 """
 WITHOUT = """
-No figures stand here yet: they belong to a run on a machine that does nothing else, and none was kept so far. Nothing
-was measured on a GPU: the CUDA kernels never ran on hardware.
+No figures stand here yet: they belong to a run on a machine that does nothing else, and we have kept none so far.
+Nothing was measured on a GPU: the CUDA kernels never ran on hardware.
 """
 WITH = """
 The figures below come from one run of `firelu bench` (firelu {version}, {date}) on: {processor}, {threads} threads,
@@ -66,7 +74,7 @@ CASES = """
 ![Time of each case beside a copy of the same bytes](images/performance.png)
 
 *with out*: into an array that exists (`out=`). *new array*: into one that the call allocates, from recycled memory.
-*at best*: the ratios of the shortest times instead of the medians. *goal*: what the project asks of itself, relative
+*at best*: the ratios of the shortest times instead of the medians. *goal*: the project's own target, relative
 to the copy; for a gradient, relative to its own forward call, timed in turn with it. A ratio above its goal is in
 **bold**.
 
@@ -75,7 +83,7 @@ to the copy; for a gradient, relative to its own forward call, timed in turn wit
 OTHER = """
 ## Compared with a copy: {processor}
 
-{threads} threads, instruction set {level}, {date}, non-temporal stores above {cache} MiB.
+{threads} threads, instruction set {level}, {date}, non-temporal stores above {cache} MiB.{rounds}
 
 {table}
 """
@@ -112,7 +120,7 @@ SCALING = """
 ![Time per element against the number of elements, for three operators and the copy](images/performance-scaling.png)
 
 Nanoseconds per element, with `out=`, and in brackets the ratio to the copy between the same two arrays: the median of
-the ratios of their turns, since the few turns that such sizes get may not meet fast and slow memory equally often.
+the ratios of their turns, since large sizes get few turns, which may meet fast and slow memory unequally often.
 Small arrays show a call's fixed cost; the step where the caches end is the copy's own.
 
 {table}
@@ -152,21 +160,81 @@ def results() -> dict[str, Any] | None:
 
 
 def others_results() -> list[dict[str, Any]]:
-    """Give the runs on other machines, the newest of each kind, from docs/performance/.
-
-    Those of `firelu bench --quick --json` stand in the summary, those of `firelu bench --only cases --no-peers --json`
-    have a table.
-    """
+    """Give the runs on other machines, from docs/performance/: whole ones, `--quick` ones, or `--only cases`."""
     paths = sorted((HERE / "performance").glob("*.json"))
     return [json.loads(path.read_text(encoding="utf-8")) for path in paths]
 
 
+def machine_of(run: dict[str, Any]) -> tuple[str, int, str]:
+    """Give what makes two runs comparable: processor, threads and instruction set."""
+    machine = run["machine"]
+    return machine["processor"], machine["threads"], machine["level"]
+
+
+def newest(runs: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Give the newest run of each machine, machines in the order of their first runs; of one day, the last run."""
+    found: dict[tuple[str, int, str], dict[str, Any]] = {}
+    for run in runs:
+        before = found.setdefault(machine_of(run), run)
+        if run["date"] >= before["date"]:
+            found[machine_of(run)] = run
+    return list(found.values())
+
+
+def compared(runs: list[dict[str, Any]]) -> list[tuple[dict[str, Any], dict[str, list[float]]]]:
+    """Give each machine that has a run beside other libraries, with the factors of the newest such run."""
+    from firelu.bench.summary import factors
+
+    kept = newest([run for run in runs if factors(run["cases"], run["torch"])])
+    return [(run["machine"], factors(run["cases"], run["torch"])) for run in kept]
+
+
+def is_quick(run: dict[str, Any]) -> bool:
+    """Say whether a run is one of `firelu bench --quick`: it has the cases that are compared, and no others."""
+    from firelu.bench.summary import COMPARED
+
+    return {case["name"] for case in run["cases"]} <= set(COMPARED)
+
+
+def tabulated(results: dict[str, Any], others: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Give one run for each other machine: the newest with every case, or else the newest quick one."""
+    others = [run for run in others if run["cases"] and machine_of(run) != machine_of(results)]
+    whole = newest([run for run in others if not is_quick(run)])
+    have = {machine_of(run) for run in whole}
+    return whole + [run for run in newest(others) if machine_of(run) not in have]
+
+
+def readme_section(text: str, runs: list[dict[str, Any]]) -> str:
+    """Give the README with the times of its table "Why firelu" and the machines below it as they were measured."""
+    from firelu.bench.summary import times
+
+    found = [(machine, each) for machine, each in compared(runs) if {"torch", "scipy"} <= each.keys()]
+
+    def over_all(name: str, chosen: slice) -> str:
+        values = [value for _, each in found for value in each[name][chosen]]
+        return f"{min(values):.0f} to {max(values):.0f}"
+
+    def row(operation: str, torch: str, scipy: str) -> str:
+        return f"| time on a CPU: {operation} | **1** | – | {torch} | {scipy} |\n"
+
+    rows = [
+        row("bias + leaky ReLU", over_all("torch", slice(1)), "–"),
+        row("upfirdn2d", f"{over_all('torch', slice(1, None))} (the fastest formula)", over_all("scipy", slice(None))),
+    ]
+    rows_now = re.compile(r"(^\| time on a CPU: .*\n)+", re.MULTILINE)
+    note_now = re.compile(r"^Times are relative to firelu.*?\n(?=\n)", re.MULTILINE | re.DOTALL)
+    machines = [f"{machine['processor']} with {machine['threads']} threads" for machine, _ in found]
+    listed = " and ".join(filter(None, [", ".join(machines[:-1]), machines[-1]]))
+    typical = [f"{times(found[0][1][name]).partition(' (')[0]} than {name}" for name in ("torch", "scipy")]
+    note = README_NOTE.format(machines=listed, typical=", ".join(typical))
+    return note_now.sub(lambda _: note, rows_now.sub(lambda _: "".join(rows), text))
+
+
 def summary_section(runs: list[dict[str, Any]]) -> str:
     """Give one row for each machine: how many times faster firelu is there."""
-    from firelu.bench.summary import factors, times
+    from firelu.bench.summary import times
 
-    compared = [(run["machine"], factors(run["cases"], run["torch"])) for run in runs]
-    found = [(machine, each) for machine, each in compared if each]
+    found = compared(runs)
     names = [name for name in ("torch", "scipy", "numpy") if any(name in each for _, each in found)]
     rows = [
         [f"{machine['processor']}, {machine['threads']} threads, {machine['level']}"]
@@ -179,12 +247,14 @@ def summary_section(runs: list[dict[str, Any]]) -> str:
 def other_machine_section(results: dict[str, Any]) -> str:
     """Give the cases of a run on another machine."""
     machine = results["machine"]
+    rounds = " A quick run: few rounds, so single figures vary more." if is_quick(results) else ""
     return OTHER.format(
         processor=machine["processor"],
         threads=machine["threads"],
         level=machine["level"],
         date=results["date"],
         cache=machine["non_temporal_bytes"] >> 20,
+        rounds=rounds,
         table=cases_table(results),
     )
 
@@ -331,7 +401,7 @@ def page(results: dict[str, Any] | None) -> str:
         level=machine["level"],
         cache=machine["non_temporal_bytes"] >> 20,
         huge_pages=machine["transparent_huge_pages"] or "unknown",
-        libraries=f" Others: {others}." if others else "",
+        libraries=f" Other libraries: {others}." if others else "",
         notes="".join(f"\nNote: {note}.\n" for note in results["notes"]),
     )
     sections = [
@@ -342,14 +412,14 @@ def page(results: dict[str, Any] | None) -> str:
         (results["small_call_seconds"], small_section),
         (results["goals"], goals_section),
     ]
-    others_runs = others_results()
+    others = others_results()
     return (
         HEAD
-        + summary_section([results, *others_runs])
+        + summary_section([results, *others])
         + COMMAND
         + head
         + "".join(section(results) for found, section in sections if found)
-        + "".join(other_machine_section(run) for run in others_runs if not run["torch"])
+        + "".join(other_machine_section(run) for run in tabulated(results, others))
         + cycles_section()
     )
 
@@ -368,4 +438,6 @@ if __name__ == "__main__":
     figures = results()
     (HERE / "performance.md").write_text(page(figures), encoding="utf-8")
     if figures is not None:
+        readme = readme_section(README.read_text(encoding="utf-8"), [figures, *others_results()])
+        README.write_text(readme, encoding="utf-8")
         draw(figures)

@@ -1,9 +1,9 @@
-//! The operators behind StyleGAN-type and diffusion models: leaky ReLU, fused bias + leaky ReLU
-//! and upfirdn2d, with gradients to any order.
+//! The operators of StyleGAN and neural vocoders: upfirdn2d, bias + activation,
+//! filtered activations and snake, with gradients to any order.
 //!
 //! # How one call flows
 //!
-//! 1. [`registry::find`] gives the [`Operator`] of a name.
+//! 1. [`registry::find`] returns the [`Operator`] of a name.
 //! 2. [`OpSchema::check`] looks at arity, dtypes, device, arguments, in-place use and output shapes,
 //!    and fills in defaults. It is the only validation: kernels trust it.
 //! 3. The kernel of the device runs over rows of the tensors ([`operators`], [`devices`]).

@@ -84,7 +84,7 @@ pub fn run(
     operators::run_on_device(&operator, inputs, &args)
 }
 
-/// Which path the CPU takes for a call, in a sentence; none where an operator has one path for all. Nothing is computed.
+/// Which path the CPU uses for a call, in a sentence; none where an operator has one path for all. Nothing is computed.
 pub fn explain(operator: &Operator, inputs: &[Option<&Tensor>], args: &Args) -> Result<Option<String>> {
     let Some(explain) = operator.explain else { return Ok(None) };
     // The call is checked and its outputs are allocated as ever; then the kernel explains instead of computing.
@@ -100,7 +100,7 @@ pub fn explain(operator: &Operator, inputs: &[Option<&Tensor>], args: &Args) -> 
     Ok(sentence.take())
 }
 
-/// Registers an operator of the user's own. A name that is taken is refused.
+/// Registers an operator of your own. A name that is in use is refused.
 pub fn register(operator: Operator) -> Result<()> {
     operator.schema.validate()?;
     let (name, operator) = (operator.schema.name.clone(), Arc::new(operator));
@@ -155,7 +155,7 @@ pub fn register_cuda_operator(
     })
 }
 
-/// Gives a registered operator its gradient. One that is defined, not needed or forbidden stays.
+/// Registers the gradient of an operator. One that is defined, not needed or forbidden stays.
 pub fn register_gradient(name: &str, maker: impl GradientMaker + 'static) -> Result<()> {
     set_gradient(name, Gradient::defined(maker))
 }

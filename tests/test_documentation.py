@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import doctest
 import importlib
 import importlib.util
 import inspect
@@ -10,10 +11,10 @@ import runpy
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import firelu
 import pytest
-from firelu.bench.summary import factors, times
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -41,15 +42,15 @@ def has(module: str) -> bool:
     return importlib.util.find_spec(module) is not None
 
 
-SHOWN = re.compile(r"^print\((.+)\)  # (.+)$", re.MULTILINE)
+SHOWN = re.compile(r"^( *)print\((.+)\)  # (.+)$", re.MULTILINE)
 
 
 def checked(text: str) -> str:
     """Give a block whose ``print(...)  # text`` lines fail where they print something else than the comment says."""
 
     def check(match: re.Match[str]) -> str:
-        printed = f"__import__('io').StringIO() as _shown: print({match[1]}, file=_shown)"
-        return f"with {printed}; assert _shown.getvalue().strip() == {match[2]!r}, _shown.getvalue()"
+        printed = f"__import__('io').StringIO() as _shown: print({match[2]}, file=_shown)"
+        return f"{match[1]}with {printed}; assert _shown.getvalue().strip() == {match[3]!r}, _shown.getvalue()"
 
     return SHOWN.sub(check, text)
 
@@ -80,6 +81,8 @@ def test_a_wrong_comment_is_found():
     exec(checked("print(1 + 1)  # 2"))
     with pytest.raises(AssertionError, match="2"):
         exec(checked("print(1 + 1)  # 3"))
+    with pytest.raises(AssertionError, match="2"):
+        exec(checked("if True:\n    print(1 + 1)  # 3"))
 
 
 def test_the_pages_are_found():
@@ -157,23 +160,61 @@ def test_the_readme_names_the_pages_of_the_navigation(group):
     assert links == navigation()[group]
 
 
+def run_on(processor: str, date: str, slower: float, *cases: str, beside: bool = True) -> dict[str, Any]:
+    """A run of the benchmarks as its file has it: torch takes ``slower`` times firelu's time, scipy ten times that."""
+    timed = {"copy_seconds": 1.0, "with_out_seconds": 1.0, "allocating_seconds": 1.0, "ratio": 1.0, "goal": None}
+    timed |= {"allocating_ratio": slower, "of_forward": None, "limits": None, "ratios_at_best": [1.0, 1.0]}
+    peers = {"scipy upfirdn": 10 * slower} if beside else {}
+    in_torch = [{"name": name, "seconds": {"torch eager": slower, "firelu.torch": 1.0}} for name in cases]
+    return {
+        "date": date,
+        "machine": {"processor": processor, "threads": 2, "level": "avx2", "non_temporal_bytes": 1 << 20},
+        "cases": [timed | {"name": name, "peers_seconds": peers} for name in cases],
+        "torch": {"new": in_torch} if beside else {},
+    }
+
+
+def test_the_newest_run_of_each_kind_and_machine_counts():
+    writer = runpy.run_path(str(ROOT / "docs" / "write_performance.py"))
+    quick = ("fused forward", "blur 4x4")
+    own = run_on("own", "2026-01-02", 4, *quick, "up 3")
+    others = [
+        run_on("b", "2026-01-05", 6, *quick),
+        run_on("b", "2026-01-03", 7, *quick),  # older
+        run_on("b", "2026-01-03", 8, *quick, "up 3", beside=False),
+        run_on("b", "2026-01-04", 9, *quick, "up 3", beside=False),
+        run_on("c", "2026-01-01", 2, *quick),
+        run_on("own", "2026-01-03", 5, *quick),  # newer than the whole run
+    ]
+    summary = writer["summary_section"]([own, *others])
+    rows = [line.split(" | ")[:2] for line in summary.splitlines() if ", 2 threads, avx2" in line]
+    assert [(row[0][2:3], row[1][:3]) for row in rows] == [("o", "5.0"), ("b", "6.0"), ("c", "2.0")]
+    tables = [writer["other_machine_section"](run) for run in writer["tabulated"](own, others)]
+    assert [re.findall(r"Compared with a copy: (\w+)", text) for text in tables] == [["b"], ["c"]]
+    assert "2026-01-04" in tables[0]
+    assert "up 3" in tables[0]
+    assert "quick" not in tables[0]
+    assert "A quick run" in tables[1]
+
+    before = (
+        "| time on a CPU: old |\n| derivatives |\n\nTimes are relative to firelu, once\nupon a time.\n\nThe rest.\n"
+    )
+    text = writer["readme_section"](before, [own, *others])
+    assert "| time on a CPU: bias + leaky ReLU | **1** | – | 2 to 6 | – |\n" in text
+    assert "| time on a CPU: upfirdn2d | **1** | – | 2 to 6 (the fastest formula) | 20 to 60 |\n| derivatives |" in text
+    assert "own with 2 threads, b with 2 threads and c with 2 threads." in text
+    assert '"5.0 times faster than torch, 50 times faster than scipy".\n\nThe rest.\n' in text
+    assert "old" not in text
+    assert "once" not in text
+
+
 def test_the_readme_quotes_figures_that_were_measured():
     writer = runpy.run_path(str(ROOT / "docs" / "write_performance.py"))
     runs = [writer["results"](), *writer["others_results"]()]
     assert len({run["machine"]["processor"] for run in runs}) > 1  # more than one machine
-    measured = [factors(run["cases"], run["torch"]) for run in runs]
-    readme = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
-
-    def ranges(columns: list[list[float]]) -> str:
-        return "; ".join(f"{min(each):.0f} to {max(each):.0f}" for each in columns)
-
-    first = "; ".join(f"{each['torch'][0]:.0f}" for each in measured)
-    assert f"| time on a CPU: bias + leaky ReLU | **1** | – | {first} | – |" in readme
-    filters, scipy = ranges([each["torch"][1:] for each in measured]), ranges([each["scipy"] for each in measured])
-    assert f"| time on a CPU: upfirdn2d | **1** | – | {filters} (the fastest formula) | {scipy} |" in readme
-    assert "; ".join(run["machine"]["processor"] for run in runs) in readme
-    words = [f"{times(measured[0][name]).partition(' (')[0]} than {name}" for name in ("torch", "scipy")]
-    assert ", ".join(words) in readme
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert writer["readme_section"](readme, runs) == readme
+    assert all(run["machine"]["processor"] in readme for run in runs)
 
 
 def test_the_drop_in_page_has_the_figures_that_were_measured():
@@ -197,6 +238,25 @@ def test_examples_of_docstrings_fit_the_column():
     examples = [line.strip() for text in sources for line in re.findall(r"^ *(?:>>>|\.\.\.) .*$", text, re.MULTILINE)]
     assert len(examples) > 100
     assert not [line for line in examples if len(line) > WIDEST["docstrings"]]
+
+
+PACKAGE = ROOT / "python" / "firelu"
+WITH_EXAMPLES = sorted(
+    ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts).removesuffix(".__init__")
+    for path in PACKAGE.rglob("*.py")
+    if re.search(r"^ *>>> ", path.read_text(encoding="utf-8"), re.MULTILINE)
+)
+
+
+@pytest.mark.parametrize("module", WITH_EXAMPLES)
+def test_examples_of_docstrings_run(module):
+    if module.startswith(("firelu.torch", "firelu.diffusion")) and not has("torch"):
+        pytest.skip("torch is not installed, and the examples need it")
+    if module.startswith("firelu.dask") and not (has("dask") and has("zarr")):
+        pytest.skip("dask or zarr is not installed, and the examples need it")
+    result = doctest.testmod(importlib.import_module(module))
+    assert not result.failed
+    assert result.attempted or module == "firelu.cuda"  # whose answer depends on the machine
 
 
 def test_every_public_name_is_in_the_reference():

@@ -166,3 +166,23 @@ class TestReplace:
         with pytest.raises(firelu.ArgumentError, match="got the name of a built-in operator"):
             firelu.register_operator("LeakyRelu", lambda x: x, ["X"], ["Y"], replace=True)
         assert firelu.leaky_relu(np.array([-1.0]), 0.5) == -0.5
+
+
+class TestImages:
+    """The channels of an image are not resized as if they were its rows."""
+
+    @pytest.mark.parametrize("shape", [(3, 64, 48), (1, 5, 5), (4, 480, 640)])
+    def test_channels_first_are_refused_with_the_right_layout(self, shape):
+        image = np.ones(shape, np.float32)
+        with pytest.raises(firelu.ShapeError, match=r'would resample the colours .*: pass layout="CHW"'):
+            firelu.resize(image, 0.5)
+        assert firelu.resize(image, 2, layout="CHW").shape == (shape[0], 2 * shape[1], 2 * shape[2])
+        assert firelu.resize(image, 2, layout="HWN").shape == (2 * shape[0], 2 * shape[1], shape[2])
+
+    @pytest.mark.parametrize("shape", [(3, 64, 3), (3, 4, 64), (64, 3, 64), (1, 64, 4), (4, 4, 4)])
+    def test_small_images_with_channels_last_are_not(self, shape):
+        assert firelu.resize(np.ones(shape, np.float32), 2).shape == (2 * shape[0], 2 * shape[1], shape[2])
+
+    def test_a_batch_is_refused_with_its_layouts(self):
+        with pytest.raises(firelu.ShapeError, match=r"takes an axis for each letter of layout='HWC': pass layout=\"NH"):
+            firelu.resize(np.ones((2, 3, 8, 8)), 0.5)

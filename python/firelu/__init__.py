@@ -1,4 +1,4 @@
-"""The operators behind StyleGAN-type and diffusion models, on numpy arrays, with gradients to any order.
+"""Resampling and the operators of StyleGAN and neural vocoders, on numpy arrays, with gradients to any order.
 
 >>> import numpy, firelu
 >>> firelu.leaky_relu(numpy.array([-1.0, 2.0]), 0.2)

@@ -64,7 +64,7 @@ def bias_act_gradient(
     axis: int = 1,
     out: tuple[Array | None, Array | None] | None = None,
 ) -> tuple[Array, Array]:
-    """Give both gradients of `bias_act` in one pass.
+    """Return both gradients of `bias_act` in one pass.
 
     The derivative at 0 is that from the left for relu (0) and lrelu (alpha) and that from the right for elu and selu.
     Where the clamp cut a result, nothing passes; where the result has just that size, it does.
@@ -134,7 +134,7 @@ def snake_gradient(
     axis: int = 1,
     out: Array | None = None,
 ) -> tuple[Array, Array, Array | None]:
-    """Give the gradients of `snake` with respect to x, alpha and beta, in one pass.
+    """Return the gradients of `snake` with respect to x, alpha and beta, in one pass.
 
     Args:
         x: the forward's input.

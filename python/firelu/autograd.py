@@ -146,9 +146,9 @@ class no_grad(_InContext):  # noqa: N801 (the name users know)
 class gradient_override(_InContext):  # noqa: N801
     """Use other gradients than the registered ones inside: ``with firelu.gradient_override({name: maker}): ...``.
 
-    A maker takes an `OperatorDef` and the names of its output gradients, and gives backward definitions and the
-    names of the input gradients, as `firelu.get_gradient_defs` does; None stands for no gradient. It serves nets and
-    operators on tensors that are called, or whose backward pass is run, inside the block, in this thread and
+    A maker is called with an `OperatorDef` and the names of its output gradients, and returns backward definitions
+    and the names of the input gradients, as `firelu.get_gradient_defs` does; None stands for no gradient. It serves
+    nets and operators on tensors that are called, or whose backward pass is run, inside the block, in this thread and
     task alone. A maker that reads other values than the registered gradient must be in force at the call.
 
     >>> import firelu
@@ -192,7 +192,7 @@ def grad(
     *,
     retain_graph: bool | None = None,
 ) -> Tensor | tuple[Tensor, ...]:
-    """Give the gradients of outputs with respect to inputs, without touching any ``.grad``.
+    """Return the gradients of outputs with respect to inputs, without touching any ``.grad``.
 
     Args:
         outputs: a tensor or a sequence of them.
@@ -243,7 +243,7 @@ class Net(list[OperatorDef]):
         self.gradients: dict[str, str] = dict(gradients or {})
 
     def to_json(self) -> str:
-        """Give the net as JSON text: an array of definitions."""
+        """Return the net as JSON text: an array of definitions."""
         return _firelu.net_to_json(self)
 
     @classmethod
@@ -257,7 +257,7 @@ def add_gradient_operators(
     output_gradients: Mapping[str, str],
     inputs: Sequence[str] | None = None,
 ) -> Net:
-    """Give the backward definitions of a net.
+    """Return the backward definitions of a net.
 
     Args:
         net: forward definitions, in the order they run.
@@ -302,18 +302,18 @@ def register_operator(
 
     Args:
         name: a new name.
-        kernel: called with numpy arrays (None where an input is omitted) and the arguments as keywords; gives an
+        kernel: called with numpy arrays (None where an input is omitted) and the arguments as keywords; returns an
             array, or a tuple of one for each output. Its arrays are copies, so it may keep or change them.
         inputs: the names of the inputs.
         outputs: the names of the outputs.
         args: argument name to default, whose type is the argument's.
         doc: what it computes.
         optional: the inputs that may be omitted.
-        shape_only: the inputs of which only shape and dtype are looked at, so that no graph keeps their values.
+        shape_only: the inputs of which the operator reads only shape and dtype, so that no graph keeps their values.
         variadic: whether the last input may be repeated.
         inplace: pairs of an input's and an output's name that may be the same blob.
         infer: called with a list of (shape, dtype name) for the inputs, None where one is omitted, and the
-            arguments as keywords; gives a list of (shape, dtype) for the outputs. By default all inputs
+            arguments as keywords; returns a list of (shape, dtype) for the outputs. By default all inputs
             and outputs have the first input's shape and dtype.
         gradient: see `register_gradient`.
         replace: register it also where an operator of yours has this name, as in a notebook's cell that is run again.
@@ -353,12 +353,12 @@ def register_operator(
 
 
 def register_gradient(name: str, maker: GradientMaker | None) -> None:
-    """Give a registered operator that has none its gradient.
+    """Register the gradient of an operator that has none.
 
     Args:
         name: the operator.
         maker: called with an `OperatorDef` and the name of each output's gradient (None where it is zero, never all
-            of them); gives the backward definitions, none in place, and the name of each input's gradient (None where
+            of them); returns the backward definitions, none in place, and the name of each input's gradient (None where
             it is zero). The names it is given are unique, and only they and what the definitions write may be read.
             None stands for an operator through which no gradient flows.
     """

@@ -28,8 +28,8 @@ def gradcheck(
     function, such as 0 for leaky ReLU, have no derivative to compare with: choose others.
 
     Args:
-        function: takes tensors and gives one, or several; or the name of a registered operator.
-        inputs: arrays, lists or numbers, each of which is differentiated. Keep what is not out of the list:
+        function: a function of tensors that returns one, or several; or the name of a registered operator.
+        inputs: arrays, lists or numbers, each of which is differentiated. Leave out the others:
             ``lambda x: firelu.upfirdn2d(x, kernel)``.
         order: the highest order to check, from the first on. Beyond the first, a random weighting of the gradient is
             differentiated again.

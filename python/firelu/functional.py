@@ -1,6 +1,6 @@
 """The operators as functions on numpy arrays (and on `firelu.Tensor`).
 
-Every function takes float16, bfloat16, float32 or float64 with any strides; half types are computed in float32
+Every function accepts float16, bfloat16, float32 or float64 with any strides; half types are computed in float32
 and rounded once. ``out=`` names an array to write to; it is returned.
 """
 
@@ -41,7 +41,7 @@ def leaky_relu(x: Array, negative_slope: float = 0.01, *, out: Array | None = No
 
 
 def leaky_relu_gradient(y: Array, dy: Array, negative_slope: float = 0.01, *, out: Array | None = None) -> Array:
-    """Give the gradient of `leaky_relu`: ``dy`` where ``y > 0``, else ``negative_slope * dy``.
+    """Return the gradient of `leaky_relu`: ``dy`` where ``y > 0``, else ``negative_slope * dy``.
 
     Args:
         y: the forward output, or any array with the sign of the forward input (with a negative slope
@@ -98,7 +98,7 @@ def fused_leaky_relu_gradient(
     axis: int = 1,
     out: tuple[Array | None, Array | None] | None = None,
 ) -> tuple[Array, Array]:
-    """Give both gradients of `fused_leaky_relu` in one pass.
+    """Return both gradients of `fused_leaky_relu` in one pass.
 
     Args:
         y: the forward output, or any array with the sign of x + bias (which a negative slope or a scale that is
@@ -294,7 +294,7 @@ def upfirdn2d_gradient(
     border: str = "constant",
     out: Array | None = None,
 ) -> Array:
-    """Give the gradient of `upfirdn2d` with respect to x.
+    """Return the gradient of `upfirdn2d` with respect to x.
 
     Args:
         dy: (..., OH, OW), the gradient of the output.
@@ -336,7 +336,7 @@ def upfirdn2d_kernel_gradient(
     dtype: DTypeLike | None = None,
     out: Array | None = None,
 ) -> Array:
-    """Give the gradient of `upfirdn2d` with respect to its 2-D kernel.
+    """Return the gradient of `upfirdn2d` with respect to its 2-D kernel.
 
     Args:
         x: (..., H, W), the forward input.

@@ -44,7 +44,7 @@ def by_name(name: str, factor: int | Fraction) -> NumpyArray:
     """Make the 1-D taps of a named kernel for a factor: "box", "triangle", "cubic", "mitchell", "lanczos3", "kaiser".
 
     Args:
-        name: which kernel; "lanczos" takes any number of lobes.
+        name: which kernel; "lanczos" with any number of lobes, as in "lanczos5".
         factor: how many times larger the image becomes; smaller for a fraction below one. Taps for a whole factor
             also shrink by it.
 
@@ -68,7 +68,7 @@ def by_name(name: str, factor: int | Fraction) -> NumpyArray:
 
 
 def box(factor: int | Fraction) -> NumpyArray:
-    """Make taps that give means over areas; enlarging repeats samples. See `by_name`."""
+    """Make taps that average over areas; enlarging repeats samples. See `by_name`."""
     return by_name("box", factor)
 
 
@@ -103,8 +103,10 @@ def kaiser(cutoff: float, half_width: float, taps: int) -> NumpyArray:
     """Make a low-pass filter: a sinc under Kaiser's window.
 
     Args:
-        cutoff: where it lets half through, in cycles a sample; 1 / (2 * factor) to resample by a factor.
-        half_width: half the width of the fall around the cutoff, in cycles a sample; wider is deeper below.
+        cutoff: the frequency that passes at half its strength, in cycles per sample:
+            1 / (2 * factor) to resample by a factor.
+        half_width: half the width of the transition around the cutoff, in cycles per sample;
+            a wider one attenuates more.
         taps: how many.
 
     Returns:

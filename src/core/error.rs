@@ -5,7 +5,7 @@ use std::fmt;
 /// The result of everything that can be refused.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// What was wrong with a call: which operator, which argument, what it got, what it takes.
+/// What was wrong with a call: the operator, the argument, what it got and what it accepts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Complaint {
     /// The operator's name, or the function's where there is no operator yet.
@@ -32,7 +32,7 @@ pub enum Error {
     /// A shape does not fit.
     #[error("{0}")]
     Shape(Box<Complaint>),
-    /// A data type is not taken.
+    /// A data type is not accepted.
     #[error("{0}")]
     DType(Box<Complaint>),
     /// An argument is unknown, missing, out of range or overlaps another.
@@ -132,7 +132,7 @@ impl Error {
         Error::Shape(complaint(operator, argument, got, takes))
     }
 
-    /// A data type that is not taken.
+    /// A data type that is not accepted.
     #[cold]
     pub fn dtype(
         operator: impl fmt::Display,
@@ -143,7 +143,7 @@ impl Error {
         Error::DType(complaint(operator, argument, got, takes))
     }
 
-    /// An argument that is not taken.
+    /// An argument that is not accepted.
     #[cold]
     pub fn argument(
         operator: impl fmt::Display,

@@ -60,7 +60,7 @@ impl Checked<'_> {
 /// Everything the registry knows of one name.
 #[derive(Clone)]
 pub struct Operator {
-    /// What it takes and gives.
+    /// Its inputs, outputs and arguments.
     pub schema: OpSchema,
     /// How the CPU computes it.
     pub cpu: Option<Kernel>,
@@ -68,7 +68,7 @@ pub struct Operator {
     pub cuda: Option<Kernel>,
     /// How its derivative is made.
     pub gradient: Gradient,
-    /// Which path the CPU's kernel takes, where it has more than one.
+    /// Which path the CPU's kernel uses, where it has more than one.
     pub explain: Option<Explain>,
 }
 
@@ -90,7 +90,7 @@ impl Operator {
         self
     }
 
-    /// The same operator, whose CPU kernel says which path it takes.
+    /// The same operator, whose CPU kernel says which path it uses.
     pub fn with_explanation(mut self, explain: Explain) -> Self {
         self.explain = Some(explain);
         self

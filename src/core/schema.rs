@@ -11,7 +11,7 @@ use crate::example::Example;
 use crate::shape::{Strides, may_self_overlap};
 use crate::tensor::{Parts, TensorType};
 
-/// Which element types an input takes.
+/// Which element types an input accepts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum InputDType {
     /// The call's type: that of the first such input.
@@ -44,7 +44,7 @@ pub struct InputSpec {
     pub optional: bool,
     /// Whether only its shape and type are looked at, so that nobody need keep its values.
     pub shape_only: bool,
-    /// Which element types it takes.
+    /// Which element types it accepts.
     pub dtype: InputDType,
 }
 
@@ -67,7 +67,7 @@ impl InputSpec {
         self
     }
 
-    /// Sets which element types it takes.
+    /// Sets which element types it accepts.
     pub fn dtype(mut self, dtype: InputDType) -> Self {
         self.dtype = dtype;
         self
@@ -117,7 +117,7 @@ impl Signature<'_> {
 type InferFunction = Arc<dyn Fn(&Signature<'_>) -> Result<OutputTypes> + Send + Sync>;
 type CostFunction = Arc<dyn Fn(&Signature<'_>, &[TensorType]) -> Result<OpCost> + Send + Sync>;
 
-/// What an operator takes and gives.
+/// The inputs, outputs, arguments and element types of an operator.
 #[derive(Clone)]
 pub struct OpSchema {
     /// The registered name.
@@ -140,7 +140,7 @@ pub struct OpSchema {
     pub layout_of: Option<usize>,
     /// The ONNX operator of the same meaning.
     pub onnx: Option<String>,
-    /// The element types it takes.
+    /// The element types it accepts.
     pub dtypes: Vec<DType>,
     /// Calls that show what it does.
     pub examples: Vec<Example>,

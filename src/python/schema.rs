@@ -51,7 +51,7 @@ struct PyOpCost {
 /// A call as Python sees it: the shapes of the inputs, None for an omitted one, and the arguments.
 type ExampleCall<'py> = (Vec<Option<Bound<'py, PyTuple>>>, Bound<'py, PyDict>);
 
-/// What an operator takes and gives.
+/// The inputs, outputs, arguments and element types of an operator.
 #[pyclass(frozen, module = "firelu", name = "OpSchema")]
 struct PyOpSchema(Arc<Operator>);
 

@@ -21,6 +21,8 @@ def test_strategies():
     assert AlphaBlender(0.5).rearrange_pattern == "b t -> (b t) 1 1"
     with pytest.raises(ValueError, match=r"one of learned, fixed, learned_with_images, got 'mean'"):
         AlphaBlender(0.5, "mean")
+    with pytest.raises(ValueError, match="did you mean 'learned_with_images'"):
+        AlphaBlender(0.5, "learned_with_image")
 
 
 @pytest.mark.parametrize("strategy", AlphaBlender.strategies)

@@ -97,6 +97,8 @@ def test_a_count_out_of_range(method, wanted):
 
 
 def test_other_bad_arguments():
+    with pytest.raises(NotImplementedError, match=r"uniform, quad, trailing; did you mean 'trailing'\?$"):
+        make_ddim_timesteps("trailling", 10, 1000)
     with pytest.raises(NotImplementedError, match=r"'cubic'.*uniform, quad, trailing"):
         make_ddim_timesteps("cubic", 10, 100)
     with pytest.raises(TypeError, match="num_ddim_timesteps must be an integer"):

@@ -39,16 +39,16 @@ def parser() -> argparse.ArgumentParser:
     options.add_argument(
         "--plot", metavar="FILE", type=Path, help="draw the ratios, and FILE-scaling beside it (needs matplotlib)"
     )
-    options.add_argument("--only", metavar="PART", nargs="+", choices=PARTS, help="these parts instead of all")
+    options.add_argument("--only", metavar="PART", nargs="+", choices=PARTS, help="run only these parts")
     options.add_argument("--scaling", action="store_true", help="the same as --only scaling memory")
     options.add_argument("--filter", metavar="TEXT", default="", help="only cases whose name contains this")
     options.add_argument(
         "--quick",
         action="store_true",
-        help="a minute's answer: few rounds, and unless --only or --filter say otherwise, only what is compared with "
-        "torch and scipy, without torch.compile",
+        help="a run of about a minute: few rounds and, without --only or --filter, only the cases that are compared "
+        "with torch and scipy, without torch.compile",
     )
-    options.add_argument("--no-peers", action="store_true", help="leave other libraries out")
+    options.add_argument("--no-peers", action="store_true", help="do not time other libraries")
     options.add_argument("--goals", action="store_true", help="compare with the project's own targets")
     options.add_argument(
         "--level", choices=cpu_levels(), default=get_cpu_level(), help="the instruction set to use (here: %(default)s)"

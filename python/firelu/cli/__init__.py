@@ -18,7 +18,7 @@ _COMMANDS = (doctor, ops, demo, bench, resample)
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="firelu",
-        description="The operators behind StyleGAN-type and diffusion models, on the command line.",
+        description="Resampling, and the operators of StyleGAN and neural vocoders, on the command line.",
         epilog="Start with `firelu doctor`. `firelu COMMAND --help` has the options of a command.",
     )
     parser.add_argument("--version", action="version", version=f"firelu {__version__}")

@@ -150,7 +150,7 @@ def _describe(schema: firelu.OpSchema, terminal: Terminal) -> None:
 def _input_text(item: firelu.Input) -> str:
     notes = [
         note
-        for flag, note in ((item.optional, "may be omitted"), (item.shape_only, "lends only its shape and dtype"))
+        for flag, note in ((item.optional, "may be omitted"), (item.shape_only, "only its shape and dtype are used"))
         if flag
     ]
     return item.doc + (f" ({', '.join(notes)})" if notes else "")
@@ -166,7 +166,7 @@ def _argument_text(argument: firelu.Argument) -> str:
     if argument.range is None:
         return argument.doc
     low, high = argument.range
-    return f"{argument.doc} ({low:g} to {high:g})"
+    return f"{argument.doc} ({low:.15g} to {high:.15g})"
 
 
 def _facts(schema: firelu.OpSchema) -> list[tuple[str, str]]:

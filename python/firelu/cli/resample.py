@@ -47,7 +47,7 @@ def add_parser(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
         "resample",
         help="make an image, a .npy file or a zarr array larger or smaller, without aliases",
         description="Resample an image file (needs Pillow), a .npy file or a zarr array (a path that ends in .zarr; "
-        "needs zarr). Arrays are taken tile by tile: memory does not grow with their size.",
+        "needs zarr). Arrays are processed tile by tile: memory use does not grow with their size.",
     )
     parser.add_argument("input", metavar="IN", type=Path, help="an image, a .npy file or a zarr store")
     parser.add_argument("output", metavar="OUT", type=Path, help="what to write, of the same kind")

@@ -68,9 +68,13 @@ def doctor() -> str:
 def lines(found: Status) -> list[str]:
     """Give a status as lines of text."""
     text = []
-    if found["installed"]:
+    # The finders serve imports to come; a reader looks for what has changed in a project.
+    replaced = [change for change in found["replaced"] if change["how"] != "finder"]
+    if replaced:
         text.append("firelu.compat is installed and has replaced:")
-        text += [f"- {change['what']} ({change['how']})" for change in found["replaced"]]
+        text += [f"- {change['what']} ({change['how']})" for change in replaced]
+    elif found["installed"]:
+        text.append("firelu.compat is installed; none of the imported modules has anything to replace so far.")
     else:
         text.append("off: firelu.compat.install(), or python -m firelu.compat script.py, turns it on.")
         would = ", ".join(found["found"]) or "projects imported later; none is imported yet"

@@ -35,7 +35,7 @@ def resample(
     """Enlarge or shrink a dask array, as `firelu.resample` does: the bytes are the same for any chunks.
 
     Args:
-        x: a dask array of a type that `firelu.resample` takes.
+        x: a dask array of a type that `firelu.resample` accepts.
         up: as in `firelu.resample`.
         down: as in `firelu.resample`.
         axes: as in `firelu.resample`.

@@ -18,7 +18,7 @@ aliases. `firelu.filtered_act` upsamples, activates, filters and downsamples in 
 away before they fold. In StyleGAN3 this is `filtered_lrelu`.
 
 The network below has waves as its input and eight layers of random mixing and leaky ReLU. Moving the waves must move
-the image. With aliases, texture sticks to the pixel grid instead: the error is what does not move along.
+the image. With aliases, texture sticks to the pixel grid instead: the error is the part that does not move.
 """
 _SIZE, _CHANNELS, _LAYERS = 128, 16, 8
 _SHIFTS = numpy.linspace(0, 1, 9)
@@ -77,10 +77,10 @@ def section(pictures: Pictures) -> Section:
         show(axes[image_axis], still * 0.18 + 0.5, name)
         show(axes[error_axis], differences[len(_SHIFTS) // 2] * 0.36 + 0.5, f"error x 2: {level(errors[-1])}")
         axes["E"].plot(_SHIFTS[1:-1], curve[1:-1], ".-", color=colour, label=name)
-    axes["E"].set(xlabel="moved by, pixels", title="what does not move along, dB", xlim=(0, 1))
+    axes["E"].set(xlabel="moved by, pixels", title="the part that does not move, dB", xlim=(0, 1))
     axes["E"].set_ylim(min(errors) - 8, max(errors) + 12)
     axes["E"].legend(frameon=False, fontsize=8, loc="upper right")
-    caption = "The image, and what sticks to the pixels when the input moves by half a pixel (x 2; grey is none)."
+    caption = "The image, and what sticks to the pixels when the input moves by half a pixel (x 2; grey: nothing)."
     image = pictures.plot("equivariance", plot, caption)
     findings = [
         f"The strongest alias of a wave: {level(strongest[1])} after leaky ReLU, {level(strongest[2])} when filtered.",

@@ -19,7 +19,7 @@ they fold back as tones that fall while the melody rises. `firelu.filtered_snake
 between two filters, in one pass.
 
 Above, a tone that rises from 300 to 6000 Hz: true harmonics rise with it, aliases fall. Below, the spectra of a
-steady tone. Listen to the two.
+steady tone. Listen to all three.
 """
 RATE = 24_000
 _TONE = 3_100

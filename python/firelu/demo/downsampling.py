@@ -29,7 +29,7 @@ A smaller image cannot show the finest detail. That detail must be filtered away
 that was never there: an alias. upfirdn2d filters and keeps every second pixel in one pass, and never computes the
 others.
 
-The second row shows the alias alone, three times as strong; grey is none. Resampling is linear, so the alias is
+The second row shows the alias alone, three times as strong; grey means no alias. Resampling is linear, so the alias is
 exactly what the detail that is too fine leaves in the result. The last row shows the spectra: where the alias is as
 strong as the signal, nothing can separate the two. A longer kernel keeps more of the signal for about as little alias.
 """
@@ -70,7 +70,7 @@ def section(pictures: Pictures) -> Section:
         axis.set_ylim(max(min(values.min() for values in drawn), highest - 90) - 3, highest + 5)
     axes[2, 0].set_ylabel("spectrum, dB")
     axes[2, -1].legend(frameon=False)
-    caption = "Half the size: the result, the alias in it (x 3; grey is none), and the spectra of signal and alias."
+    caption = "Half the size: the result, the alias in it (x 3; grey: none), and the spectra of signal and alias."
     figure = pictures.plot("downsampling", plot, caption)
     finding = "Alias, relative to the signal (and signal that is kept): "
     finding += ", ".join(f"{row[0]} {row[1]} ({row[2]})" for row in table[1:]) + "."

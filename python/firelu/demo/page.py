@@ -138,7 +138,7 @@ _PAGE = Template("""<!doctype html>
   img { display: block; max-width: 100%; height: auto; background: #fff; border-radius: 6px; }
   .gallery { display: flex; flex-wrap: wrap; gap: 1rem; }
   .gallery figure { margin: 0; }
-    .own img { object-fit: none; object-position: left top; border-radius: 0; } /* cropped, never scaled */
+  .own img { object-fit: none; object-position: left top; border-radius: 0; } /* cropped, never scaled */
   .findings { border-left: 3px solid var(--mark); padding-left: 2rem; }
   pre { background: var(--soft); border: 1px solid var(--line); border-radius: 6px; padding: .8rem 1rem;
         white-space: pre-wrap; overflow-wrap: anywhere; font-size: .85rem; line-height: 1.45; }
@@ -147,6 +147,9 @@ _PAGE = Template("""<!doctype html>
   table { border-collapse: collapse; font-size: .92rem; }
   th, td { text-align: right; padding: .3rem .9rem; border-bottom: 1px solid var(--line); }
   td { white-space: nowrap; }
+  @media (max-width: 36rem) {
+    table { font-size: .8rem; } th, td { padding: .3rem .3rem; } td:first-child { white-space: normal; }
+  }
   audio { display: block; max-width: 100%; }
   th:first-child, td:first-child { text-align: left; }
   summary { cursor: pointer; margin: 1rem 0; }

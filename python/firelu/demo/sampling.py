@@ -21,7 +21,7 @@ from .pictures import Array, Pictures
 _TEXT = """
 A diffusion model turns noise into data by removing a little noise at a time; how much at each step is the schedule.
 Here the data is a cloud of points in the shape of three letters. What a network would have to learn, the noise in a
-noisy point, is a formula for such a cloud, so nothing stands between the helpers of firelu.diffusion and the result.
+noisy point, is a formula for such a cloud, so the result shows the helpers of firelu.diffusion alone.
 """
 _TRAINED_STEPS = 1000
 _POINTS = 3000

@@ -63,7 +63,7 @@ def section(pictures: Pictures) -> Section:
         show(column[1], (result - truth)[part] * 2 + 0.5, "difference x 2")
         _draw_spectrum(column[2], result)
         gallery.append(pictures.save(f"larger_{slug(name)}", result, name))
-    caption = "Four times as large: the result, its difference from the original (x 2; grey is none), and its spectrum."
+    caption = "Four times as large: the result, its difference from the original (x 2; grey: none), and its spectrum."
     figure = pictures.plot("upsampling", plot, caption)
     finding = "Spectral copies, relative to the signal: " + ", ".join(f"{row[0]} {row[1]}" for row in table[1:]) + "."
     return Section(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 import sys
+from collections.abc import Iterable
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
@@ -107,6 +108,14 @@ def count(function: str, argument: str, value: Any, least: int = 1) -> int:
     if number < least:
         raise ValueError(f"{function}: {argument} must be at least {least}, got {number}")
     return number
+
+
+def suggestion(word: object, known: Iterable[str]) -> str:
+    """Return the end of a message that names the known word nearest to an unknown one; empty where none is near."""
+    import difflib  # only here: errors alone need it
+
+    near = difflib.get_close_matches(str(word), list(known), n=1)
+    return f"; did you mean {near[0]!r}?" if near else ""
 
 
 def check_steps(function: str, argument: str, steps: Any, length: int) -> None:

@@ -27,7 +27,7 @@ def timestep_embedding(
     sin(t_n f_0) .. sin(t_n f_(h-1)), and a 0 where `dim` is odd. Steps may be fractional.
     `repeat_only` repeats each step `dim` times instead.
 
-    numpy gives numpy, torch gives torch on the same device. Computed in float32, or in float64 for
+    The result is of the same library and on the same device as the steps. Computed in float32, or in float64 for
     float64 steps, so that half-precision steps lose nothing, and cast to `dtype` at the end. Without
     `dtype` the result stays as computed; with `repeat_only` it has the steps' dtype.
 
@@ -64,9 +64,9 @@ def timestep_embedding(
 def mean_flat(tensor: Array) -> Array:
     """Return the mean of each sample: `[N, ...]` to `[N]`, over every axis but the first.
 
-    A 1-D input holds one number for each sample already and comes back unchanged. numpy gives numpy,
-    torch gives torch with gradient. Half types are summed in float32 and rounded once; integers
-    give the library's default float.
+    A 1-D input holds one number for each sample already and comes back unchanged. The result is
+    of the same library as x, with gradient in torch. Half types are summed in float32 and rounded once; for integers
+    the result has the library's default float type.
 
     >>> import numpy as np
     >>> mean_flat(np.array([[1.0, 3.0], [5.0, 7.0]]))

@@ -8,6 +8,7 @@ from typing import ClassVar, TypeVar
 import torch
 from torch import Tensor, nn
 
+from ._arrays import suggestion
 from .configuration import instantiate_from_config
 
 ModuleT = TypeVar("ModuleT", bound=nn.Module)
@@ -43,6 +44,7 @@ class AlphaBlender(nn.Module):
         if merge_strategy not in self.strategies:
             raise ValueError(
                 f"AlphaBlender: merge_strategy must be one of {', '.join(self.strategies)}, got {merge_strategy!r}"
+                f"{suggestion(merge_strategy, self.strategies)}"
             )
         self.merge_strategy = merge_strategy
         self.rearrange_pattern = rearrange_pattern
@@ -92,7 +94,7 @@ def _rearrange(tensor: Tensor, pattern: str) -> Tensor:
 
 
 def zero_module(module: ModuleT) -> ModuleT:
-    """Set every parameter of `module` to 0, in place, and return it: a block that starts as silence.
+    """Set every parameter of `module` to 0, in place, and return it: a block that initially outputs zero.
 
     >>> zero_module(nn.Linear(2, 1)).weight.tolist()
     [[0.0, 0.0]]
@@ -131,7 +133,7 @@ def avg_pool_nd(dims: int, *args: object, **kwargs: object) -> nn.Module:
 class HybridConditioner(nn.Module):
     """Two conditioners side by side: one to concatenate with the input, one for cross-attention.
 
-    Each configuration is what `instantiate_from_config` takes; `allowed` is its allow-list.
+    Each configuration is one for `instantiate_from_config`; `allowed` is its allow-list.
 
     >>> conditioner = HybridConditioner({"target": "torch.nn.Identity"}, {"target": "torch.nn.Identity"})
     >>> sorted(conditioner(torch.ones(1), torch.ones(2)))

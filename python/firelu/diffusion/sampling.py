@@ -9,7 +9,19 @@ from typing import TYPE_CHECKING, Any, overload
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from ._arrays import Array, Numbers, as_array, check_steps, count, is_torch, kind, like, require_torch, to_float64
+from ._arrays import (
+    Array,
+    Numbers,
+    as_array,
+    check_steps,
+    count,
+    is_torch,
+    kind,
+    like,
+    require_torch,
+    suggestion,
+    to_float64,
+)
 
 if TYPE_CHECKING:
     import torch
@@ -34,8 +46,8 @@ def make_ddim_timesteps(
     `"trailing"` spaces them evenly back from the last step, which it always visits: a schedule from
     `rescale_zero_terminal_snr` needs that.
 
-    The original formula gives that only sometimes: with 1000 steps "uniform" returns 28 for 27, one of
-    them outside the schedule, and "quad" repeats steps from 30 on. Where it gives that many
+    The original formula does so only sometimes: with 1000 steps "uniform" returns 28 for 27, one of
+    them outside the schedule, and "quad" repeats steps from 30 on. Where it returns that many
     valid steps the result here is the same. `legacy=True` returns what the original returns, flaws
     included, for every count it has an answer for; it has no "trailing".
 
@@ -51,7 +63,7 @@ def make_ddim_timesteps(
     if ddim_discr_method not in DISCRETIZATIONS:
         raise NotImplementedError(
             f"{function}: there is no DDIM discretization method {ddim_discr_method!r}, "
-            f"known are {', '.join(DISCRETIZATIONS)}"
+            f"known are {', '.join(DISCRETIZATIONS)}{suggestion(ddim_discr_method, DISCRETIZATIONS)}"
         )
     total = count(function, "num_ddpm_timesteps", num_ddpm_timesteps)
     wanted = count(function, "num_ddim_timesteps", num_ddim_timesteps)
@@ -99,8 +111,8 @@ def make_ddim_sampling_parameters(
 
         sigma = eta sqrt((1 - alpha_prev) / (1 - alpha) (1 - alpha / alpha_prev))
 
-    Computed in float64 and given in `dtype` (float64 unless you say). numpy gives numpy; torch
-    `alphacums` give tensors on their device. `verbose` prints all three.
+    Computed in float64 and cast to `dtype` (float64 by default). For numpy input the result is numpy; for torch
+    `alphacums` it is a tensor on their device. `verbose` prints all three.
 
     `StepRangeError` (a `ValueError` and an `IndexError`) names a step outside the schedule; `ValueError`
     for an alphacums outside [0, 1], a sequence in which the signal grows, or a negative `eta`.
@@ -153,9 +165,9 @@ def extract_into_tensor(a: Any, t: Any, x_shape: Sequence[int]) -> NDArray[Any] 
     `x_shape` is the batch's shape and starts with B (either may be 1). The result has `len(x_shape)`
     dimensions and `a`'s dtype.
 
-    numpy gives numpy; if either is a torch tensor the result is one, on its device, and a gradient
+    For numpy input the result is numpy; if either is a torch tensor the result is one, on its device, and a gradient
     flows to `a`. `StepRangeError` (a `ValueError` and an `IndexError`) names a step outside `0 .. T-1`; on a
-    GPU that check would stall the queue, so there torch's own device assertion speaks.
+    GPU that check would stall the queue, so there torch's own device assertion fails instead.
 
     >>> import numpy as np
     >>> extract_into_tensor(np.array([0.1, 0.2, 0.3]), np.array([2, 0]), (2, 3, 8, 8)).shape
@@ -229,9 +241,9 @@ def noise_like(
 ) -> NDArray[Any] | torch.Tensor:
     """Draw standard normal noise of shape `shape`; with `repeat` every sample of the batch gets the same.
 
-    `device=None` gives numpy: drawn from `rng` (a `numpy.random.Generator`, or a seed), else from a
-    fresh generator; float64 unless `dtype` says. A `device`, or a torch `generator`, gives a torch tensor
-    there: torch's default dtype unless `dtype` says, torch's global generator unless you pass one.
+    `device=None` returns numpy: drawn from `rng` (a `numpy.random.Generator`, or a seed), else from a
+    fresh generator; float64 without `dtype`. A `device`, or a torch `generator`, returns a torch tensor
+    there: torch's default dtype without `dtype`, torch's global generator unless you pass one.
     Half-precision numpy noise is drawn in float32 and rounded once.
 
     >>> noise_like((4, 3, 8, 8), repeat=True, rng=0).shape

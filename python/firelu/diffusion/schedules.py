@@ -9,7 +9,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from ._arrays import Array, count, is_torch, like, to_float64
+from ._arrays import Array, count, is_torch, like, suggestion, to_float64
 
 SCHEDULES = ("linear", "scaled_linear", "cosine", "squaredcos_cap_v2", "sqrt_linear", "sqrt")
 """The names that `make_beta_schedule` knows; "scaled_linear" is another name of "linear"."""
@@ -66,10 +66,7 @@ def make_beta_schedule(
         return betas
     if schedule == "squaredcos_cap_v2":
         return betas_for_alpha_bar(steps, lambda t: math.cos((t + 0.008) / 1.008 * math.pi / 2) ** 2)
-    import difflib  # only here, where nobody waits for it
-
-    near = difflib.get_close_matches(str(schedule), SCHEDULES, n=1)
-    hint = f"; did you mean {near[0]!r}?" if near else ""
+    hint = suggestion(schedule, SCHEDULES)
     raise ValueError(f"make_beta_schedule: unknown schedule {schedule!r}, known are {', '.join(SCHEDULES)}{hint}")
 
 
@@ -81,7 +78,7 @@ def betas_for_alpha_bar(
     """Return the betas whose running product of `1 - beta` follows a function.
 
     The result is float64 of shape `[num_diffusion_timesteps]`.
-    `alpha_bar` takes a time from 0 to 1 and gives the share of the signal's variance that is left:
+    `alpha_bar` maps a time from 0 to 1 to the share of the signal's variance that is left:
     positive before time 1 and never rising, else `ValueError`.
     `max_beta` caps each beta; below 1 it keeps the last step from erasing everything.
 
@@ -113,7 +110,7 @@ def rescale_zero_terminal_snr(betas: Array) -> Array:
     Flawed", arXiv:2305.08891, algorithm 1). A model must predict v or x0 to sample from such a
     schedule, since at its last step the noise says nothing about the image.
 
-    Computed in float64. numpy (or a list) gives numpy float64; a torch tensor gives a tensor of its
+    Computed in float64. For numpy (or a list) the result is numpy float64; for a torch tensor it is a tensor of its
     dtype on its device. `ValueError` where a beta lies outside [0, 1], one before the last is 1, or
     the signal does not fall between the first and the last step.
 

@@ -107,7 +107,13 @@ def resize(
     if image.ndim == 2 and layout == "HWC":
         layout = "HW"
     if image.ndim != len(layout):
-        raise ShapeError(f"resize: image: got {image.shape}, takes an axis for each letter of layout={layout!r}")
+        hint = ': pass layout="NHWC" or "NCHW" for a batch of images' if image.ndim == 4 else ""
+        raise ShapeError(f"resize: image: got {image.shape}, takes an axis for each letter of layout={layout!r}{hint}")
+    if layout == "HWC" and image.shape[0] in (1, 3, 4) and min(image.shape[1:]) > 4:
+        raise ShapeError(
+            f"resize: image: got {image.shape}, takes (H, W, C), and would resample the colours of "
+            f'({image.shape[0]}, H, W): pass layout="CHW", or another name for the channels, as in layout="HWN"'
+        )
     axes = layout.index("H"), layout.index("W")
     before = image.shape[axes[0]], image.shape[axes[1]]
     after = _size(size_or_scale, before)

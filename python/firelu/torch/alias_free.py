@@ -48,7 +48,7 @@ class Snake(nn.Module):
         return (torch.zeros if self.alpha_logscale else torch.ones)(self.in_features) * self.start
 
     def reset_parameters(self) -> None:
-        """Give the frequencies what they start with."""
+        """Set the frequencies to their initial values."""
         with torch.no_grad():
             for parameter in self.parameters():
                 parameter.copy_(self._initial())
@@ -58,7 +58,7 @@ class Snake(nn.Module):
         return snake(x, self.alpha, getattr(self, "beta", None), logscale=self.alpha_logscale)
 
     def extra_repr(self) -> str:
-        """Give the arguments."""
+        """Return the arguments."""
         return f"{self.in_features}, alpha_logscale={self.alpha_logscale}"
 
 
@@ -99,7 +99,7 @@ class Snake1d(nn.Module):
         self.alpha = nn.Parameter(torch.ones(1, channels, 1))
 
     def reset_parameters(self) -> None:
-        """Give the frequencies what they start with."""
+        """Set the frequencies to their initial values."""
         nn.init.ones_(self.alpha)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -111,8 +111,8 @@ class LowPassFilter1d(nn.Module):
     """A low-pass filter along the last axis, which keeps every ``stride``-th sample.
 
     Args:
-        cutoff: where it lets half through, in cycles a sample.
-        half_width: half the width of the fall around the cutoff.
+        cutoff: the frequency that passes at half its strength, in cycles per sample.
+        half_width: half the width of the transition around the cutoff.
         stride: every how many samples one is kept.
         padding: whether the edges are repeated, so that the signal keeps its length.
         kernel_size: how many taps.
@@ -143,7 +143,7 @@ class LowPassFilter1d(nn.Module):
         self.register_buffer("filter", _low_pass(cutoff, half_width, kernel_size))
 
     def reset_parameters(self) -> None:
-        """Give the filter its taps, as after initialisation without memory."""
+        """Compute the taps again, as after initialisation without memory."""
         self.filter.copy_(_low_pass(self.cutoff, self.half_width, self.kernel_size))
 
     def forward(self, x: Tensor) -> Tensor:
@@ -175,7 +175,7 @@ class UpSample1d(nn.Module):
         self.register_buffer("filter", _low_pass(0.5 / ratio, 0.6 / ratio, self.kernel_size))
 
     def reset_parameters(self) -> None:
-        """Give the filter its taps, as after initialisation without memory."""
+        """Compute the taps again, as after initialisation without memory."""
         self.filter.copy_(_low_pass(0.5 / self.ratio, 0.6 / self.ratio, self.kernel_size))
 
     def forward(self, x: Tensor) -> Tensor:
@@ -295,7 +295,7 @@ class FilteredLeakyReLU(nn.Module):
             self.register_buffer(name, None if taps is None else torch.as_tensor(taps, dtype=torch.float32))
 
     def reset_parameters(self) -> None:
-        """Give the bias zeros and the filters their taps, as after initialisation without memory."""
+        """Set the bias to zero and compute the taps again, as after initialisation without memory."""
         nn.init.zeros_(self.bias)
         for name, taps in self.taps.items():
             if taps is not None:
@@ -313,5 +313,5 @@ class FilteredLeakyReLU(nn.Module):
         )
 
     def extra_repr(self) -> str:
-        """Give the arguments."""
+        """Return the arguments."""
         return f"{self.bias.numel()}, up={self.up}, down={self.down}, padding={self.padding}, clamp={self.clamp}"

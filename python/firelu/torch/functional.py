@@ -137,7 +137,7 @@ def upfirdn2d(
     """Insert zeros, pad or crop, convolve with a FIR kernel, and keep every ``down``-th sample.
 
     Args:
-        input: (N, C, H, W); any leading dimensions are taken.
+        input: (N, C, H, W); any leading dimensions are accepted.
         kernel: (KH, KW) of any float dtype; (K,) stands for the outer product with itself.
         up: how many samples each one becomes: an int, or (x, y).
         down: every how many samples one is kept: an int, or (x, y).

@@ -21,7 +21,7 @@ class FusedLeakyReLUFunction:
 
     @staticmethod
     def apply(input: Tensor, bias: Tensor | None, negative_slope: float, scale: float) -> Tensor:
-        """Give ``scale * leaky_relu(input + bias)``; see `fused_leaky_relu`."""
+        """Return ``scale * leaky_relu(input + bias)``; see `fused_leaky_relu`."""
         return fused_leaky_relu(input, bias, negative_slope, scale)
 
 
@@ -30,7 +30,7 @@ class FusedLeakyReLUFunctionBackward:
 
     @staticmethod
     def apply(grad_output: Tensor, out: Tensor, negative_slope: float, scale: float) -> tuple[Tensor, Tensor]:
-        """Give the gradients of the input, (N, C, ...), and of the bias, (C,)."""
+        """Return the gradients of the input, (N, C, ...), and of the bias, (C,)."""
         grad_input, grad_bias = _FUSED_LEAKY_RELU_GRADIENT(out, grad_output, None, None, None, negative_slope, scale, 1)
         return grad_input, grad_bias
 
@@ -40,7 +40,7 @@ class UpFirDn2d:
 
     @staticmethod
     def apply(input: Tensor, kernel: Tensor, up: Sequence[int], down: Sequence[int], pad: Sequence[int]) -> Tensor:
-        """Give `upfirdn2d` with up and down as (x, y) and pad as (x0, x1, y0, y1)."""
+        """Return `upfirdn2d` with up and down as (x, y) and pad as (x0, x1, y0, y1)."""
         return upfirdn2d(input, kernel, up, down, pad)
 
 
@@ -59,7 +59,7 @@ class UpFirDn2dBackward:
         in_size: Sequence[int],
         out_size: Sequence[int],
     ) -> Tensor:
-        """Give the gradient of the input, of shape ``in_size``.
+        """Return the gradient of the input, of shape ``in_size``.
 
         Args:
             grad_output: (N, C, ``*out_size``), or (N * C, ``*out_size``, 1) as some callers reshape it.

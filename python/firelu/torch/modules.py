@@ -36,7 +36,7 @@ class FusedLeakyReLU(nn.Module):
         self.scale = scale
 
     def reset_parameters(self) -> None:
-        """Give the bias the zeros it starts with."""
+        """Set the bias to zero, its initial value."""
         if self.bias is not None:
             nn.init.zeros_(self.bias)
 
@@ -45,7 +45,7 @@ class FusedLeakyReLU(nn.Module):
         return fused_leaky_relu(input, self.bias, self.negative_slope, self.scale)
 
     def extra_repr(self) -> str:
-        """Give the arguments."""
+        """Return the arguments."""
         channels = None if self.bias is None else self.bias.numel()
         return f"{channels}, negative_slope={self.negative_slope}, scale={self.scale:.6g}, bias={channels is not None}"
 
@@ -83,7 +83,7 @@ class BiasAct(nn.Module):
         self.act, self.alpha, self.gain, self.clamp, self.axis = act, alpha, gain, clamp, axis
 
     def reset_parameters(self) -> None:
-        """Give the bias the zeros it starts with."""
+        """Set the bias to zero, its initial value."""
         if self.bias is not None:
             nn.init.zeros_(self.bias)
 
@@ -92,7 +92,7 @@ class BiasAct(nn.Module):
         return bias_act(input, self.bias, self.act, alpha=self.alpha, gain=self.gain, clamp=self.clamp, axis=self.axis)
 
     def extra_repr(self) -> str:
-        """Give the arguments."""
+        """Return the arguments."""
         channels = None if self.bias is None else self.bias.numel()
         return f"{channels}, {self.act!r}, alpha={self.alpha}, gain={self.gain}, clamp={self.clamp}, axis={self.axis}"
 
@@ -130,7 +130,7 @@ class _Resample(nn.Module):
         return torch.tensor(self._taps, dtype=torch.float32, device=device).to(self.kernel.dtype)
 
     def reset_parameters(self) -> None:
-        """Give the kernel the values it was made with."""
+        """Set the kernel to its initial values."""
         with torch.no_grad():
             self.kernel.copy_(self._made_on(self.kernel.device))
 

@@ -23,7 +23,7 @@ def bias_act(
     clamp: float | None = None,
     impl: Any = "cuda",
 ) -> Tensor:
-    """Add a bias, activate, multiply by a gain and clip, in one pass; ``impl`` is taken and changes nothing."""
+    """Add a bias, activate, multiply by a gain and clip, in one pass; ``impl`` is accepted and ignored."""
     limit = None if clamp is None or clamp < 0 else float(clamp)
     result: Tensor = firelu.torch.bias_act(x, b, act, alpha=alpha, gain=gain, clamp=limit, axis=dim)
     return result

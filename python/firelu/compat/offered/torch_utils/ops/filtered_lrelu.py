@@ -22,6 +22,6 @@ def filtered_lrelu(
     flip_filter: bool = False,
     impl: Any = "cuda",
 ) -> Tensor:
-    """Upsample, activate, downsample; ``impl`` is taken and changes nothing."""
+    """Upsample, activate, downsample; ``impl`` is accepted and ignored."""
     result: Tensor = firelu.torch.filtered_lrelu(x, fu, fd, b, up, down, padding, gain, slope, clamp, flip_filter)
     return result

@@ -62,7 +62,7 @@ def upfirdn2d(
     gain: float = 1,
     impl: Any = "cuda",
 ) -> Tensor:
-    """Insert zeros, pad or crop, convolve, keep every down-th sample; ``impl`` is taken and changes nothing."""
+    """Insert zeros, pad or crop, convolve, keep every down-th sample; ``impl`` is accepted and ignored."""
     kernel = x.new_ones((1, 1), dtype=torch.float32) if f is None else f
     factors = _parse_scaling(up), _parse_scaling(down), _parse_padding(padding)
     result: Tensor = firelu.torch.upfirdn2d(x, kernel, *factors, flip_kernel=flip_filter, gain=float(gain))
