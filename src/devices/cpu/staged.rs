@@ -81,8 +81,13 @@ pub unsafe fn row<T: SimdElement, const N: usize>(
     target: *mut T::Compute,
     count: usize,
 ) {
-    // SAFETY: the caller's promise.
-    unsafe { rows::<T, N, 1>(level, &Single(formula), sources, [target], count) }
+    // SAFETY: the caller's promise; what was written is read.
+    unsafe {
+        rows::<T, N, 1>(level, &Single(formula), sources, [target], count);
+        if let Some(scaling) = formula.scaling() {
+            rows::<T, 1, 1>(level, &Single(&scaling), [target.cast_const()], [target], count);
+        }
+    }
 }
 
 /// A row of each result.
