@@ -5,7 +5,7 @@ use std::mem::MaybeUninit;
 use crate::elementwise::{apply_to_row, apply_to_rows};
 use crate::features::Level;
 use crate::functions::{angle, exp};
-use crate::lanes::{MOST_LANES, add_row_to_lanes, tree};
+use crate::lanes::{MOST_LANES, add_row_to_lanes, lanes_of, tree};
 use crate::simd::{Formula, Fused, Lane, Several};
 use crate::sources::{PIECE, SimdElement};
 use crate::staged;
@@ -76,6 +76,10 @@ impl<C: SimdElement<Compute = C> + Compute> Wave<C> {
         sums: &mut [[C; MOST_LANES]; 2],
         first: usize,
     ) {
+        if first % lanes_of::<C>() == 0 {
+            // SAFETY: the caller's promise.
+            return unsafe { staged::row_and_sums(level, self, sources, (target, count), sums) };
+        }
         let mut terms = [const { [const { MaybeUninit::<C>::uninit() }; PIECE] }; 2];
         let [by_frequency, by_divisor] = terms.each_mut().map(|row| row[..count].as_mut_ptr().cast::<C>());
         // SAFETY: the caller's promise; the terms have room for the piece, as was checked.

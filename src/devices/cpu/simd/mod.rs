@@ -8,7 +8,7 @@
 #[cfg(target_arch = "x86_64")]
 macro_rules! arithmetic {
     (
-        $number:ty: $set1:ident, $add:ident, $sub:ident, $mul:ident, $div:ident, $fmadd:ident, $min:ident, $max:ident,
+        $number:ty: $set1:ident, $add:ident, $sub:ident, $mul:ident, $fmadd:ident, $min:ident, $max:ident,
         $and:ident, $andnot:ident, $or:ident, $loadu:ident, $storeu:ident, $places:literal;
         $bits:ident, $float:ident, $shift:ident, $add_bits:ident, $sub_bits:ident, $set1_bits:ident, $one:expr,
         $about_inverse:expr, $mantissa:literal
@@ -32,11 +32,6 @@ macro_rules! arithmetic {
         fn mul(self, other: Self) -> Self {
             // SAFETY: as in `splat`.
             Self(unsafe { $mul(self.0, other.0) })
-        }
-        #[inline(always)]
-        fn div(self, other: Self) -> Self {
-            // SAFETY: as in `splat`.
-            Self(unsafe { $div(self.0, other.0) })
         }
         #[inline(always)]
         fn mul_add(self, factor: Self, term: Self) -> Self {
@@ -111,8 +106,6 @@ pub trait Lane<C: Compute>: Copy {
     fn sub(self, other: Self) -> Self;
     /// Product.
     fn mul(self, other: Self) -> Self;
-    /// Quotient.
-    fn div(self, other: Self) -> Self;
     /// `self * factor + term`, rounded once.
     fn mul_add(self, factor: Self, term: Self) -> Self;
     /// The lesser of both; NaN stays NaN.
@@ -167,10 +160,6 @@ impl<C: Compute> Lane<C> for C {
     #[inline(always)]
     fn mul(self, other: C) -> C {
         self * other
-    }
-    #[inline(always)]
-    fn div(self, other: C) -> C {
-        self / other
     }
     #[inline(always)]
     fn mul_add(self, factor: C, term: C) -> C {
@@ -244,7 +233,6 @@ impl<C: Compute> Lane<C> for Fused<C> {
         add(other),
         sub(other),
         mul(other),
-        div(other),
         at_most(limit),
         at_least(limit),
         abs(),
