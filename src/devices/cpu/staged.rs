@@ -258,10 +258,11 @@ mod registers {
         let mut done = 0;
         // SAFETY: every access is to numbers below `count` and to lanes. No closures, as above.
         unsafe {
-            let mut lanes = [[R::load(sums[0].as_ptr()); 2], [R::load(sums[1].as_ptr()); 2]];
-            for which in 0..2 {
-                lanes[which][1] = R::load(sums[which].as_ptr().add(second));
-            }
+            let [of_first, of_second] = [sums[0].as_ptr(), sums[1].as_ptr()];
+            let mut lanes = [
+                [R::load(of_first), R::load(of_first.add(second))],
+                [R::load(of_second), R::load(of_second.add(second))],
+            ];
             while done + group <= count {
                 for part in 0..group / R::LANES {
                     let at = done + part * R::LANES;
@@ -273,11 +274,10 @@ mod registers {
                 }
                 done += group;
             }
-            for which in 0..2 {
-                if second > 0 {
-                    lanes[which][1].store(sums[which].as_mut_ptr().add(second));
-                }
-                lanes[which][0].store(sums[which].as_mut_ptr());
+            for ([low, high], sums) in lanes.into_iter().zip(sums.iter_mut()) {
+                // Where there is one register, it is stored last.
+                high.store(sums.as_mut_ptr().add(second));
+                low.store(sums.as_mut_ptr());
             }
             for lane in 0..count - done {
                 let at = done + lane;
