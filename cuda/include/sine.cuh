@@ -9,32 +9,36 @@ template <typename C> struct Angle {
 };
 
 // (sin²(r) - r²) / r⁴, of r².
-__device__ __forceinline__ float square_series(float square) {
-    return horner(square, -0.333333283662796, 0.04444370046257973, -0.003171108663082123, 0.00013456963642966002);
+__device__ __forceinline__ float square_series(float square, float fourth) {
+    return polynomial(square, fourth, -0.333333283662796, 0.04444370046257973, -0.003171108663082123, 0.00013456963642966002);
 }
-__device__ __forceinline__ double square_series(double square) {
-    return horner(square, -0.3333333333333333, 0.044444444444444224, -0.0031746031745992433, 0.00014109347439329224,
+__device__ __forceinline__ double square_series(double square, double fourth) {
+    return polynomial(square, fourth, -0.3333333333333333, 0.044444444444444224, -0.0031746031745992433, 0.00014109347439329224,
                   -4.275559673027051e-06, 9.396791326202063e-08, -1.5654452723712954e-09, 1.9875557678436042e-11);
 }
-// (sin(2r) / 2r - 1) / r², of r².
-__device__ __forceinline__ float double_series(float square) {
-    return horner(square, -0.6666666865348816, 0.13333360850811005, -0.012699577957391739, 0.0007072442094795406,
+// (sin(2r) / 2r - 1) / r², of r²: the constant coefficient, and the others over r².
+template <typename C> __device__ __forceinline__ C first_of_double() {
+    return sizeof(C) == 4 ? C(-0.6666666865348816) : C(-0.6666666666666666);
+}
+__device__ __forceinline__ float double_series(float square, float fourth) {
+    return polynomial(square, fourth, 0.13333360850811005, -0.012699577957391739, 0.0007072442094795406,
                   -2.610584670037497e-05);
 }
-__device__ __forceinline__ double double_series(double square) {
-    return horner(square, -0.6666666666666666, 0.13333333333333333, -0.012698412698412574, 0.0007054673721327209,
+__device__ __forceinline__ double double_series(double square, double fourth) {
+    return polynomial(square, fourth, 0.13333333333333333, -0.012698412698412574, 0.0007054673721327209,
                   -2.5653358978828403e-05, 6.577784071360672e-07, -1.2529049625172906e-08, 1.8416613079998028e-10,
                   -2.0910224660382343e-12);
 }
 
 template <typename C> __device__ __forceinline__ Angle<C> of_reduced(C r, C low, bool is_odd) {
-    const C square = r * r;
-    C square_low = fused(r + r, low, fused(r, r, -square));
-    square_low = square_low * fused(square, C(-2.0 / 3.0), C(1.0));
-    const C rest = fused(square * square, square_series(square), square_low);
-    const C whole = r + low;
-    const C twice = whole + whole;
-    const C sine = fused(twice * square, double_series(square), twice);
+    const C square = r * r, twice = r + r, fourth = square * square;
+    const C derivative = fused(square, C(-2.0 / 3.0), C(1.0));
+    const C square_low = fused(r, r, -square) * derivative;
+    const C known = fused(fourth, square_series(square, fourth), square_low);
+    const C rest = fused(twice * derivative, low, fused(low, low, known));
+    const C sine_low = fused(square, C(-4.0), C(2.0)) * low;
+    const C cube = twice * square;
+    const C sine = twice + fused(cube, first_of_double<C>(), fused(cube * square, double_series(square, fourth), sine_low));
     return {is_odd ? C(1.0) - square - rest : square + rest, is_odd ? -sine : sine};
 }
 
@@ -138,5 +142,5 @@ template <typename C> __device__ __forceinline__ Angle<C> angle_of(C z) {
     const C r = upper + product;
     const C of_product = r - upper;
     const C lost = upper - (r - of_product) + (product - of_product);
-    return of_reduced(r, fused(n, third, lost + product_low), is_odd(moved));
+    return of_reduced(r, lost + fused(n, third, product_low), is_odd(moved));
 }

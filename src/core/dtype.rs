@@ -88,6 +88,8 @@ pub trait Compute: Element<Compute = Self> + num::Arithmetic {
     fn lowest_bit(self) -> bool;
     /// The power of two whose exponent stands in the lowest bits.
     fn exponent_of_lowest_bits(self) -> Self;
+    /// The number whose bits are those of `minuend` less its own.
+    fn bits_less(self, minuend: u64) -> Self;
     /// The whole number below 2^53 and the exponent of two whose product is the magnitude of a finite number.
     fn integer_and_exponent(self) -> (u64, i32);
 }
@@ -189,6 +191,10 @@ macro_rules! compute {
             fn exponent_of_lowest_bits(self) -> Self {
                 let one: $type = 1.0;
                 <$type>::from_bits((self.to_bits() << (<$type>::MANTISSA_DIGITS - 1)).wrapping_add(one.to_bits()))
+            }
+            #[inline(always)]
+            fn bits_less(self, minuend: u64) -> Self {
+                <$type>::from_bits((minuend as $bits).wrapping_sub(self.to_bits()))
             }
             fn integer_and_exponent(self) -> (u64, i32) {
                 let places = <$type>::MANTISSA_DIGITS - 1;

@@ -5,6 +5,7 @@
 use std::mem::MaybeUninit;
 
 use crate::features::Level;
+use crate::lanes::{MOST_LANES, lanes_of};
 use crate::simd::{Formula, Lane, Several};
 use crate::sources::{Last, PIECE, SimdElement};
 use firelu_core::dtype::{Compute, Element};
@@ -81,8 +82,13 @@ pub unsafe fn row<T: SimdElement, const N: usize>(
     target: *mut T::Compute,
     count: usize,
 ) {
-    // SAFETY: the caller's promise.
-    unsafe { rows::<T, N, 1>(level, &Single(formula), sources, [target], count) }
+    // SAFETY: the caller's promise; what was written is read.
+    unsafe {
+        rows::<T, N, 1>(level, &Single(formula), sources, [target], count);
+        if let Some(scaling) = formula.scaling() {
+            rows::<T, 1, 1>(level, &Single(&scaling), [target.cast_const()], [target], count);
+        }
+    }
 }
 
 /// A row of each result.
@@ -116,6 +122,37 @@ pub unsafe fn rows<T: SimdElement, const N: usize, const M: usize>(
     }
 }
 
+/// A row of the first result; the two others are added to lanes, number i of the row to the lane i modulo their number.
+///
+/// # Safety
+/// `count` numbers must be readable at each source and writable at the target, which may be a source.
+pub unsafe fn row_and_sums<C: SimdElement<Compute = C> + Compute>(
+    level: Level,
+    formula: &impl Several<C, 2, 3>,
+    sources: [*const C; 2],
+    (target, count): (*mut C, usize),
+    sums: &mut [[C; MOST_LANES]; 2],
+) {
+    // SAFETY: the caller's promise; levels were detected.
+    unsafe {
+        match level {
+            #[cfg(target_arch = "x86_64")]
+            Level::Avx512 => registers::avx512_sums(formula, sources, target, count, sums),
+            #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+            Level::Avx2 | Level::Neon => registers::avx2_or_neon_sums(formula, sources, target, count, sums),
+            _ => {
+                for i in 0..count {
+                    let results = formula.apply(sources.map(|row| row.add(i).read_unaligned()));
+                    target.add(i).write_unaligned(results[0]);
+                    let lane = i % lanes_of::<C>();
+                    sums[0][lane] = sums[0][lane] + results[1];
+                    sums[1][lane] = sums[1][lane] + results[2];
+                }
+            }
+        }
+    }
+}
+
 /// Elements as numbers of the compute type.
 ///
 /// # Safety
@@ -136,6 +173,7 @@ pub unsafe fn widen<T: SimdElement>(level: Level, source: *const T, target: *mut
 
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 mod registers {
+    use crate::lanes::{MOST_LANES, lanes_of};
     use crate::simd::element::SimdElement;
     use crate::simd::{Fused, Row, Several};
     use firelu_core::dtype::Compute;
@@ -202,6 +240,83 @@ mod registers {
     ) {
         // SAFETY: the caller's promise.
         unsafe { rows::<T::Compute, T::Wide, N, M>(formula, sources, targets, count) }
+    }
+
+    /// # Safety
+    /// The register's level was detected; else as [`super::row_and_sums`].
+    #[inline(always)]
+    unsafe fn row_and_sums<C: Compute, R: Row<C>>(
+        formula: &impl Several<C, 2, 3>,
+        sources: [*const C; 2],
+        target: *mut C,
+        count: usize,
+        sums: &mut [[C; MOST_LANES]; 2],
+    ) {
+        // Lanes are one register, or two.
+        let group = lanes_of::<C>();
+        let second = group - R::LANES;
+        let mut done = 0;
+        // SAFETY: every access is to numbers below `count` and to lanes. No closures, as above.
+        unsafe {
+            let [of_first, of_second] = [sums[0].as_ptr(), sums[1].as_ptr()];
+            let mut lanes = [
+                [R::load(of_first), R::load(of_first.add(second))],
+                [R::load(of_second), R::load(of_second.add(second))],
+            ];
+            while done + group <= count {
+                for part in 0..group / R::LANES {
+                    let at = done + part * R::LANES;
+                    let operands = [R::load(sources[0].add(at)), R::load(sources[1].add(at))];
+                    let [result, first_term, second_term] = formula.apply(operands);
+                    result.store(target.add(at));
+                    lanes[0][part] = lanes[0][part].add(first_term);
+                    lanes[1][part] = lanes[1][part].add(second_term);
+                }
+                done += group;
+            }
+            for ([low, high], sums) in lanes.into_iter().zip(sums.iter_mut()) {
+                // Where there is one register, it is stored last.
+                high.store(sums.as_mut_ptr().add(second));
+                low.store(sums.as_mut_ptr());
+            }
+            for lane in 0..count - done {
+                let at = done + lane;
+                let operands = [Fused(sources[0].add(at).read_unaligned()), Fused(sources[1].add(at).read_unaligned())];
+                let [result, first_term, second_term] = formula.apply(operands);
+                target.add(at).write_unaligned(result.0);
+                sums[0][lane] = sums[0][lane] + first_term.0;
+                sums[1][lane] = sums[1][lane] + second_term.0;
+            }
+        }
+    }
+
+    /// # Safety
+    /// A level with registers was detected; else as [`super::row_and_sums`].
+    #[cfg_attr(target_arch = "x86_64", target_feature(enable = "avx2,fma,f16c"))]
+    pub unsafe fn avx2_or_neon_sums<C: SimdElement<Compute = C> + Compute>(
+        formula: &impl Several<C, 2, 3>,
+        sources: [*const C; 2],
+        target: *mut C,
+        count: usize,
+        sums: &mut [[C; MOST_LANES]; 2],
+    ) {
+        // SAFETY: the caller's promise.
+        unsafe { row_and_sums::<C, C::Register>(formula, sources, target, count, sums) }
+    }
+
+    /// # Safety
+    /// AVX-512 was detected; else as [`super::row_and_sums`].
+    #[cfg(target_arch = "x86_64")]
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,fma,f16c")]
+    pub unsafe fn avx512_sums<C: SimdElement<Compute = C> + Compute>(
+        formula: &impl Several<C, 2, 3>,
+        sources: [*const C; 2],
+        target: *mut C,
+        count: usize,
+        sums: &mut [[C; MOST_LANES]; 2],
+    ) {
+        // SAFETY: the caller's promise.
+        unsafe { row_and_sums::<C, C::Wide>(formula, sources, target, count, sums) }
     }
 
     /// Widens whole registers and says how many elements that were.

@@ -1,5 +1,7 @@
 //! Formulas with numbers of each channel, over whole tensors.
 
+use std::mem::MaybeUninit;
+
 use smallvec::SmallVec;
 
 use super::Wave;
@@ -218,8 +220,8 @@ impl Gradient {
     {
         let (inner, size) = (&self.dims.inner, size_of::<T>() as isize);
         let is_wide = T::DTYPE == <T::Compute as Element>::DTYPE;
-        let mut room = [[<T::Compute as Default>::default(); PIECE]; 3];
-        let [stream, t, result] = room.each_mut().map(|row| row.as_mut_ptr());
+        let mut room = [const { [const { MaybeUninit::<T::Compute>::uninit() }; PIECE] }; 3];
+        let [stream, t, result] = room.each_mut().map(|row| row.as_mut_ptr().cast::<T::Compute>());
         // SAFETY: the caller's promise; the room holds a piece of each.
         unsafe {
             let read = |place: usize, room: *mut T::Compute| {

@@ -18,7 +18,7 @@ pub use wave::Wave;
 
 use crate::elementwise::{apply_to_row, apply_to_rows};
 use crate::features::Level;
-use crate::simd::{Formula, Lane};
+use crate::simd::{Formula, Lane, Scaling};
 use crate::sources::SimdElement;
 use curves::{Curve, with_curve};
 use firelu_core::args::{ArgValue, Choices};
@@ -124,7 +124,8 @@ impl<C: SimdElement<Compute = C> + Compute> Pointwise<C> {
 
 impl<C: Compute> Pointwise<C> {
     fn value_of<K>(&self, curve: K) -> Value<C, K> {
-        Value { curve, gain: self.gain, clamp: self.clamp.unwrap_or(C::from_f64(f64::INFINITY)) }
+        let clamp = self.clamp.unwrap_or(C::from_f64(f64::INFINITY));
+        Value { curve, scaling: Scaling { gain: self.gain, clamp } }
     }
 
     fn derivative_of<K>(&self, curve: K) -> Derivative<'_, C, K> {
@@ -135,17 +136,21 @@ impl<C: Compute> Pointwise<C> {
 /// `clip(gain · f(t))`.
 struct Value<C, K> {
     curve: K,
-    gain: C,
-    /// Infinite where there is none.
-    clamp: C,
+    scaling: Scaling<C>,
 }
 
 impl<C: Compute, K: Curve<C>> Value<C, K> {
     #[inline(always)]
     fn at<L: Lane<C>>(&self, t: L) -> L {
-        let value = self.curve.value(t).mul(t.splat(self.gain));
-        let clamp = t.splat(self.clamp);
-        value.at_most(clamp).at_least(t.splat(C::default()).sub(clamp))
+        let value = self.curve.value(t);
+        if K::COMPUTES_MUCH { value } else { self.scaling.apply([value]) }
+    }
+
+    /// What a curve that computes much leaves to a loop of its own.
+    fn left(&self) -> Option<Scaling<C>> {
+        let Scaling { gain, clamp } = self.scaling;
+        let is_nothing = gain == C::from_f64(1.0) && clamp == C::from_f64(f64::INFINITY);
+        (K::COMPUTES_MUCH && !is_nothing).then_some(self.scaling)
     }
 }
 
@@ -155,6 +160,9 @@ impl<C: Compute, K: Curve<C>> Formula<C, 1> for Value<C, K> {
     fn apply<L: Lane<C>>(&self, [t]: [L; 1]) -> L {
         self.at(t)
     }
+    fn scaling(&self) -> Option<Scaling<C>> {
+        self.left()
+    }
 }
 
 /// Of x and its bias.
@@ -163,6 +171,9 @@ impl<C: Compute, K: Curve<C>> Formula<C, 2> for Value<C, K> {
     #[inline(always)]
     fn apply<L: Lane<C>>(&self, [x, bias]: [L; 2]) -> L {
         self.at(x.add(bias))
+    }
+    fn scaling(&self) -> Option<Scaling<C>> {
+        self.left()
     }
 }
 

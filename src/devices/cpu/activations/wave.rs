@@ -1,9 +1,11 @@
 //! Snake: `t + sin²(p t) / B` with `B = q + 1e-9`, the numbers p and q of one channel.
 
+use std::mem::MaybeUninit;
+
 use crate::elementwise::{apply_to_row, apply_to_rows};
 use crate::features::Level;
 use crate::functions::{angle, exp};
-use crate::lanes::{MOST_LANES, add_row_to_lanes, tree};
+use crate::lanes::{MOST_LANES, add_row_to_lanes, lanes_of, tree};
 use crate::simd::{Formula, Fused, Lane, Several};
 use crate::sources::{PIECE, SimdElement};
 use crate::staged;
@@ -74,12 +76,17 @@ impl<C: SimdElement<Compute = C> + Compute> Wave<C> {
         sums: &mut [[C; MOST_LANES]; 2],
         first: usize,
     ) {
-        let mut terms = [[C::default(); PIECE]; 2];
-        let [by_frequency, by_divisor] = terms.each_mut().map(|row| row.as_mut_ptr());
-        // SAFETY: the caller's promise; the terms have room for a piece.
+        if first % lanes_of::<C>() == 0 {
+            // SAFETY: the caller's promise.
+            return unsafe { staged::row_and_sums(level, self, sources, (target, count), sums) };
+        }
+        let mut terms = [const { [const { MaybeUninit::<C>::uninit() }; PIECE] }; 2];
+        let [by_frequency, by_divisor] = terms.each_mut().map(|row| row[..count].as_mut_ptr().cast::<C>());
+        // SAFETY: the caller's promise; the terms have room for the piece, as was checked.
         unsafe { staged::rows::<C, 2, 3>(level, self, sources, [target, by_frequency, by_divisor], count) };
-        for (lanes, row) in sums.iter_mut().zip(&terms) {
-            add_row_to_lanes(level, &row[..count], lanes, first);
+        for (lanes, row) in sums.iter_mut().zip([by_frequency, by_divisor]) {
+            // SAFETY: so many terms were written.
+            add_row_to_lanes(level, unsafe { std::slice::from_raw_parts(row, count) }, lanes, first);
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The exponential and what is made of it.
 
-use super::{negative, number, of, polynomial};
+use super::{inverse, near_inverse, near_inverse_up_to_two, negative, number, of, polynomial};
 use crate::simd::{Lane, shifter};
 use firelu_core::dtype::Compute;
 
@@ -76,15 +76,16 @@ struct Reduced<L> {
     r: L,
 }
 
-/// The reduction of an `x` that is not too large for [`shifter`]; the power of n is moved by so many exponents. `n` is
-/// at least `least` where that is given.
+/// The reduction of an `x` that is not too large for [`shifter`]; the power of n is moved by so many exponents.
 #[inline(always)]
-fn reduced<C: Compute, L: Lane<C>>(x: L, by: f64, least: Option<f64>) -> Reduced<L> {
+fn reduced<C: Compute, L: Lane<C>>(x: L, by: f64) -> Reduced<L> {
     let shifter = x.splat(shifter::<C>() + C::from_f64(by));
-    let mut moved = x.mul_add(number(x, std::f64::consts::LOG2_E), shifter);
-    if let Some(least) = least {
-        moved = moved.at_least(shifter.add(number(x, least)));
-    }
+    reduced_by(x, x.mul_add(number(x, std::f64::consts::LOG2_E), shifter), shifter)
+}
+
+/// As [`reduced`], with an n that was found already.
+#[inline(always)]
+fn reduced_by<C: Compute, L: Lane<C>>(x: L, moved: L, shifter: L) -> Reduced<L> {
     let n = moved.sub(shifter);
     // The upper part has few enough bits for an exact product with n.
     let (upper, lower) =
@@ -101,13 +102,14 @@ impl<L> Reduced<L> {
         self.n.power_of_two()
     }
 
-    /// `(e^r - 1 - r) / r²`.
+    /// `(e^r - 1 - r) / r²`, with the square of r.
     #[inline(always)]
-    fn series<C: Compute>(&self) -> L
+    fn series<C: Compute>(&self) -> (L, L)
     where
         L: Lane<C>,
     {
-        polynomial(self.r, of::<C, _>(EXP32, EXP64))
+        let square = self.r.mul(self.r);
+        (polynomial(self.r, square, of::<C, _>(EXP32, EXP64)), square)
     }
 
     /// `e^r - 1`.
@@ -116,7 +118,8 @@ impl<L> Reduced<L> {
     where
         L: Lane<C>,
     {
-        self.r.mul(self.r).mul_add(self.series(), self.r)
+        let (series, square) = self.series();
+        square.mul_add(series, self.r)
     }
 }
 
@@ -136,7 +139,7 @@ fn highest<C: Compute>() -> f64 {
 #[inline(always)]
 pub fn exp<C: Compute, L: Lane<C>>(x: L) -> L {
     let x = x.at_least(number(x, lowest::<C>())).at_most(number(x, of::<C, _>(89.5, 710.5)));
-    let reduced = reduced(x, 0.0, None);
+    let reduced = reduced(x, 0.0);
     let shifter = x.splat(shifter::<C>());
     // The power in two factors: the first is a normal number, and the second is one unless the first would not be.
     let limit = of::<C, _>(100.0, 1000.0);
@@ -148,7 +151,7 @@ pub fn exp<C: Compute, L: Lane<C>>(x: L) -> L {
 /// `e^x` for `x` that is not positive; nothing that counts for others.
 #[inline(always)]
 pub fn exp_of_negative<C: Compute, L: Lane<C>>(x: L) -> L {
-    let reduced = reduced(x.at_least(number(x, lowest::<C>())), moved_by::<C>(), None);
+    let reduced = reduced(x.at_least(number(x, lowest::<C>())), moved_by::<C>());
     let power = reduced.power();
     reduced.expm1().mul_add(power, power).mul(number(x, 1.0 / scale::<C>()))
 }
@@ -162,7 +165,7 @@ fn lowest_expm1<C: Compute>() -> f64 {
 /// `e^x - 1` for `x` that is not positive; nothing that counts for others.
 #[inline(always)]
 pub fn expm1<C: Compute, L: Lane<C>>(x: L) -> L {
-    let reduced = reduced(x.at_least(number(x, lowest_expm1::<C>())), 0.0, None);
+    let reduced = reduced(x.at_least(number(x, lowest_expm1::<C>())), 0.0);
     let power = reduced.power();
     reduced.expm1().mul_add(power, power.sub(number(x, 1.0)))
 }
@@ -170,10 +173,11 @@ pub fn expm1<C: Compute, L: Lane<C>>(x: L) -> L {
 /// As [`expm1`], times a factor.
 #[inline(always)]
 pub fn expm1_times<C: Compute, L: Lane<C>>(x: L, factor: f64) -> L {
-    let reduced = reduced(x.at_least(number(x, lowest_expm1::<C>())), 0.0, None);
+    let reduced = reduced(x.at_least(number(x, lowest_expm1::<C>())), 0.0);
     let factor = number(x, factor);
     let (r, power) = (reduced.r, reduced.power().mul(factor));
-    let rest = r.mul(r).mul(reduced.series());
+    let (series, square) = reduced.series();
+    let rest = square.mul(series);
     let expm1 = r.add(rest);
     let low = r.sub(expm1).add(rest);
     expm1.mul_add(power, low.mul_add(power, power.sub(factor)))
@@ -182,11 +186,11 @@ pub fn expm1_times<C: Compute, L: Lane<C>>(x: L, factor: f64) -> L {
 /// `1 / (1 + e^-x)` times a power of two, for `x` that [`lowest`] bounds.
 #[inline(always)]
 fn scaled_logistic<C: Compute, L: Lane<C>>(x: L) -> L {
-    let reduced = reduced(negative(x), -moved_by::<C>(), None);
+    let reduced = reduced(negative(x), -moved_by::<C>());
     let (power, one) = (reduced.power(), number(x, 1.0 / scale::<C>()));
     // One and e^-x are three numbers without a rounding error; their sum has one, which the remainder finds.
     let rest = reduced.expm1().mul(power);
-    let inverse = number(x, 1.0).div(power.add(one).add(rest));
+    let inverse = near_inverse(power.add(one).add(rest));
     let minus = negative(inverse);
     let remainder = minus.mul_add(rest, minus.mul_add(one, minus.mul_add(power, number(x, 1.0))));
     remainder.mul_add(inverse, inverse)
@@ -221,10 +225,10 @@ pub struct Logistics<L> {
 #[inline(always)]
 pub fn logistics<C: Compute, L: Lane<C>>(t: L) -> Logistics<L> {
     let x = negative(t.abs()).at_least(number(t, lowest::<C>()));
-    let reduced = reduced(x, moved_by::<C>(), None);
+    let reduced = reduced(x, moved_by::<C>());
     let (power, one) = (reduced.power(), number(t, scale::<C>()));
     let exponential = reduced.expm1().mul_add(power, power);
-    let inverse = number(t, 1.0).div(exponential.add(one));
+    let inverse = inverse(exponential.add(one));
     Logistics { exponential, inverse, greater: inverse.mul(one) }
 }
 
@@ -253,7 +257,7 @@ impl<L> Logistics<L> {
 pub fn softplus<C: Compute, L: Lane<C>>(t: L) -> L {
     let (one, back) = (number(t, 1.0), number(t, 1.0 / scale::<C>()));
     let x = negative(t.abs()).at_least(number(t, lowest::<C>()));
-    let reduced = reduced(x, moved_by::<C>(), None);
+    let reduced = reduced(x, moved_by::<C>());
     let (power, expm1) = (reduced.power(), reduced.expm1());
     let number_of_e = one.add(expm1);
     let lost = expm1.sub(number_of_e.sub(one));
@@ -261,7 +265,7 @@ pub fn softplus<C: Compute, L: Lane<C>>(t: L) -> L {
     let e = number_of_e.mul(unmoved);
     // ln(1 + e) is what `e` loses counts for about 1 - e/2, and a series.
     let low = lost.mul(e.mul_add(number(t, -0.5), one));
-    let rest = number_of_e.mul(e).mul_add(polynomial(e, of::<C, _>(LOG32, LOG64)), low);
+    let rest = number_of_e.mul(e).mul_add(polynomial(e, e.mul(e), of::<C, _>(LOG32, LOG64)), low);
     let logarithm = number_of_e.add(rest);
     let low = number_of_e.sub(logarithm).add(rest);
     let positive = t.at_least(number(t, 0.0));
@@ -272,18 +276,19 @@ pub fn softplus<C: Compute, L: Lane<C>>(t: L) -> L {
 #[inline(always)]
 pub fn tanh<C: Compute, L: Lane<C>>(t: L) -> L {
     let one = number(t, 1.0);
-    let x = number(t, -2.0).mul(t.abs()).at_least(number(t, of::<C, _>(-18.5, -40.0)));
-    // The least n has a power that can be added to one; so little is left there that any digit of it will do.
-    let reduced = reduced(x, 0.0, Some(of::<C, _>(-23.0, -52.0)));
+    let (size, shifter) = (t.abs(), t.splat(shifter::<C>()));
+    let x = number(t, -2.0).mul(size).at_least(number(t, of::<C, _>(-18.5, -40.0)));
+    // The least n, -23 or -52, has a power that can be added to one; so little is left there that any digit of it will do.
+    let limited = size.at_most(number(t, of::<C, _>(8.1, 18.1)));
+    let reduced = reduced_by(x, limited.mul_add(number(t, -2.0 * std::f64::consts::LOG2_E), shifter), shifter);
     // (1 - e) / (1 + e) of e^x, which is the sum of two numbers without a rounding error.
     let power = reduced.power();
     let rest = reduced.expm1().mul(power);
     let (less, more) = (one.sub(power), one.add(power));
     let divisor = more.add(rest);
-    let quotient = less.sub(rest).div(divisor);
+    let inverse = near_inverse_up_to_two(divisor);
+    let quotient = less.sub(rest).mul(inverse);
     let remainder = negative(rest).mul_add(quotient, negative(quotient).mul_add(more, less).sub(rest));
-    // About one over the divisor.
-    let inverse = divisor.mul_add(number(t, -0.5), number(t, 1.457));
     remainder.mul_add(inverse, quotient).with_sign_of(t)
 }
 

@@ -136,7 +136,7 @@ fn small<C: Compute, L: Lane<C>>(z: L) -> Angle<L> {
     let r = upper.add(product);
     let of_product = r.sub(upper);
     let lost = upper.sub(r.sub(of_product)).add(product.sub(of_product));
-    let low = n.mul_add(third, lost.add(product_low));
+    let low = lost.add(n.mul_add(third, product_low));
     of_reduced(r, low, |odd, even| moved.where_odd(odd, even))
 }
 
@@ -144,15 +144,22 @@ fn small<C: Compute, L: Lane<C>>(z: L) -> Angle<L> {
 #[inline(always)]
 fn of_reduced<C: Compute, L: Lane<C>>(r: L, low: L, choose: impl Fn(L, L) -> L) -> Angle<L> {
     let one = number(r, 1.0);
-    let square = r.mul(r);
-    let square_low = r.add(r).mul_add(low, r.mul_add(r, negative(square)));
-    // The error counts as the derivative by the square has it, which is about 1 - 2/3 of the square.
-    let square_low = square_low.mul(square.mul_add(number(r, -2.0 / 3.0), one));
-    let rest = square.mul(square).mul_add(polynomial(square, of::<C, _>(SQUARE32, SQUARE64)), square_low);
+    let (square, double) = (r.mul(r), r.add(r));
+    let fourth = square.mul(square);
+    // What the square rounds off and what r rounds off count as the derivative by the square has it, which is about 1 - 2/3
+    // of the square. The latter is known last, and is added last.
+    let derivative = square.mul_add(number(r, -2.0 / 3.0), one);
+    let square_low = r.mul_add(r, negative(square)).mul(derivative);
+    let known = fourth.mul_add(polynomial(square, fourth, of::<C, _>(SQUARE32, SQUARE64)), square_low);
+    // Next to a zero of the sine of a large angle, what was rounded off is no small part of r.
+    let rest = double.mul(derivative).mul_add(low, low.mul_add(low, known));
     let (sine_squared, cosine_squared) = (square.add(rest), one.sub(square).sub(rest));
-    let whole = r.add(low);
-    let double = whole.add(whole);
-    let sine = double.mul(square).mul_add(polynomial(square, of::<C, _>(DOUBLE32, DOUBLE64)), double);
+    // The cosine of 2r is about 1 - 2 r².
+    let sine_low = square.mul_add(number(r, -4.0), number(r, 2.0)).mul(low);
+    let cube = double.mul(square);
+    let (first, others) = of::<C, _>(DOUBLE32, DOUBLE64).split_first().expect("there are coefficients");
+    let known = cube.mul(square).mul_add(polynomial(square, fourth, others), sine_low);
+    let sine = double.add(cube.mul_add(number(r, *first), known));
     Angle { sine_squared: choose(cosine_squared, sine_squared), sine_of_double: choose(negative(sine), sine) }
 }
 

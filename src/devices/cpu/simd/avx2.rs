@@ -5,7 +5,7 @@ use core::arch::x86_64::*;
 
 use super::avx512::{F32x16, F64x8};
 use super::element::SimdElement;
-use super::{Lane, Row};
+use super::{ABOUT_INVERSE_32, ABOUT_INVERSE_64, Lane, Row};
 use firelu_core::dtype::{BFloat16, Float16};
 
 /// Eight float32 numbers.
@@ -18,16 +18,16 @@ pub struct F64x4(pub __m256d);
 
 macro_rules! lane {
     (
-        $register:ident, $number:ty, $places:literal: $set1:ident, $add:ident, $sub:ident, $mul:ident, $div:ident,
+        $register:ident, $number:ty, $places:literal: $set1:ident, $add:ident, $sub:ident, $mul:ident,
         $fmadd:ident, $min:ident, $max:ident, $and:ident, $andnot:ident, $or:ident, $compare:ident, $blend:ident,
         $movemask:ident, $zero:ident, $loadu:ident, $storeu:ident;
-        $bits:ident, $float:ident, $shift:ident, $add_bits:ident, $set1_bits:ident, $one:expr, $mantissa:literal,
-        $sign:literal
+        $bits:ident, $float:ident, $shift:ident, $add_bits:ident, $sub_bits:ident, $set1_bits:ident, $one:expr,
+        $about_inverse:expr, $mantissa:literal, $sign:literal
     ) => {
         impl Lane<$number> for $register {
             arithmetic!(
-                $number: $set1, $add, $sub, $mul, $div, $fmadd, $min, $max, $and, $andnot, $or, $loadu, $storeu, $places;
-                $bits, $float, $shift, $add_bits, $set1_bits, $one, $mantissa
+                $number: $set1, $add, $sub, $mul, $fmadd, $min, $max, $and, $andnot, $or, $loadu, $storeu, $places;
+                $bits, $float, $shift, $add_bits, $sub_bits, $set1_bits, $one, $about_inverse, $mantissa
             );
             #[inline(always)]
             fn where_positive(self, then: Self, otherwise: Self) -> Self {
@@ -53,18 +53,18 @@ macro_rules! lane {
     };
 }
 lane!(
-    F32x8, f32, 8: _mm256_set1_ps, _mm256_add_ps, _mm256_sub_ps, _mm256_mul_ps, _mm256_div_ps, _mm256_fmadd_ps,
+    F32x8, f32, 8: _mm256_set1_ps, _mm256_add_ps, _mm256_sub_ps, _mm256_mul_ps, _mm256_fmadd_ps,
     _mm256_min_ps, _mm256_max_ps, _mm256_and_ps, _mm256_andnot_ps, _mm256_or_ps, _mm256_cmp_ps, _mm256_blendv_ps,
     _mm256_movemask_ps, _mm256_setzero_ps, _mm256_loadu_ps, _mm256_storeu_ps;
-    _mm256_castps_si256, _mm256_castsi256_ps, _mm256_slli_epi32, _mm256_add_epi32, _mm256_set1_epi32, 0x3f80_0000, 23,
-    31
+    _mm256_castps_si256, _mm256_castsi256_ps, _mm256_slli_epi32, _mm256_add_epi32, _mm256_sub_epi32, _mm256_set1_epi32,
+    0x3f80_0000, ABOUT_INVERSE_32, 23, 31
 );
 lane!(
-    F64x4, f64, 4: _mm256_set1_pd, _mm256_add_pd, _mm256_sub_pd, _mm256_mul_pd, _mm256_div_pd, _mm256_fmadd_pd,
+    F64x4, f64, 4: _mm256_set1_pd, _mm256_add_pd, _mm256_sub_pd, _mm256_mul_pd, _mm256_fmadd_pd,
     _mm256_min_pd, _mm256_max_pd, _mm256_and_pd, _mm256_andnot_pd, _mm256_or_pd, _mm256_cmp_pd, _mm256_blendv_pd,
     _mm256_movemask_pd, _mm256_setzero_pd, _mm256_loadu_pd, _mm256_storeu_pd;
-    _mm256_castpd_si256, _mm256_castsi256_pd, _mm256_slli_epi64, _mm256_add_epi64, _mm256_set1_epi64x,
-    0x3ff0_0000_0000_0000, 52, 63
+    _mm256_castpd_si256, _mm256_castsi256_pd, _mm256_slli_epi64, _mm256_add_epi64, _mm256_sub_epi64, _mm256_set1_epi64x,
+    0x3ff0_0000_0000_0000, ABOUT_INVERSE_64, 52, 63
 );
 
 macro_rules! row {

@@ -8,9 +8,10 @@
 #[cfg(target_arch = "x86_64")]
 macro_rules! arithmetic {
     (
-        $number:ty: $set1:ident, $add:ident, $sub:ident, $mul:ident, $div:ident, $fmadd:ident, $min:ident, $max:ident,
+        $number:ty: $set1:ident, $add:ident, $sub:ident, $mul:ident, $fmadd:ident, $min:ident, $max:ident,
         $and:ident, $andnot:ident, $or:ident, $loadu:ident, $storeu:ident, $places:literal;
-        $bits:ident, $float:ident, $shift:ident, $add_bits:ident, $set1_bits:ident, $one:expr, $mantissa:literal
+        $bits:ident, $float:ident, $shift:ident, $add_bits:ident, $sub_bits:ident, $set1_bits:ident, $one:expr,
+        $about_inverse:expr, $mantissa:literal
     ) => {
         #[inline(always)]
         fn splat(self, value: $number) -> Self {
@@ -31,11 +32,6 @@ macro_rules! arithmetic {
         fn mul(self, other: Self) -> Self {
             // SAFETY: as in `splat`.
             Self(unsafe { $mul(self.0, other.0) })
-        }
-        #[inline(always)]
-        fn div(self, other: Self) -> Self {
-            // SAFETY: as in `splat`.
-            Self(unsafe { $div(self.0, other.0) })
         }
         #[inline(always)]
         fn mul_add(self, factor: Self, term: Self) -> Self {
@@ -66,6 +62,11 @@ macro_rules! arithmetic {
         fn power_of_two(self) -> Self {
             // SAFETY: as in `splat`.
             Self(unsafe { $float($add_bits($shift::<$mantissa>($bits(self.0)), $set1_bits($one))) })
+        }
+        #[inline(always)]
+        fn about_inverse(self) -> Self {
+            // SAFETY: as in `splat`.
+            Self(unsafe { $float($sub_bits($set1_bits($about_inverse as _), $bits(self.0))) })
         }
         #[inline(always)]
         fn each(self, function: impl Fn($number) -> $number) -> Self {
@@ -105,8 +106,6 @@ pub trait Lane<C: Compute>: Copy {
     fn sub(self, other: Self) -> Self;
     /// Product.
     fn mul(self, other: Self) -> Self;
-    /// Quotient.
-    fn div(self, other: Self) -> Self;
     /// `self * factor + term`, rounded once.
     fn mul_add(self, factor: Self, term: Self) -> Self;
     /// The lesser of both; NaN stays NaN.
@@ -125,6 +124,9 @@ pub trait Lane<C: Compute>: Copy {
     fn where_odd(self, then: Self, otherwise: Self) -> Self;
     /// `2^n` for a number `n` moved by [`shifter`], where that is a normal number.
     fn power_of_two(self) -> Self;
+    /// About one over a positive normal number: the bits of the exponent and those of the fraction are turned round. Off
+    /// by a part of 0.0506 at most.
+    fn about_inverse(self) -> Self;
     /// Whether some place is greater than another's; neither has a sign, and a NaN counts as either.
     fn any_greater(self, than: Self) -> bool;
     /// A function of each place by itself.
@@ -136,6 +138,11 @@ pub trait Lane<C: Compute>: Copy {
 pub fn shifter<C: Compute>() -> C {
     C::from_f64(if C::DTYPE == DType::Float32 { 12_582_912.0 } else { 6_755_399_441_055_744.0 })
 }
+
+/// What the bits of a number are taken off for [`Lane::about_inverse`]: twice the exponent of one, less what makes the
+/// errors to both sides alike.
+const ABOUT_INVERSE_32: u32 = 0x7ef3_1000;
+const ABOUT_INVERSE_64: u64 = 0x7fde_6200_0000_0000;
 
 impl<C: Compute> Lane<C> for C {
     #[inline(always)]
@@ -153,10 +160,6 @@ impl<C: Compute> Lane<C> for C {
     #[inline(always)]
     fn mul(self, other: C) -> C {
         self * other
-    }
-    #[inline(always)]
-    fn div(self, other: C) -> C {
-        self / other
     }
     #[inline(always)]
     fn mul_add(self, factor: C, term: C) -> C {
@@ -195,6 +198,11 @@ impl<C: Compute> Lane<C> for C {
         self.exponent_of_lowest_bits()
     }
     #[inline(always)]
+    fn about_inverse(self) -> C {
+        let is_float32 = C::DTYPE == DType::Float32;
+        self.bits_less(if is_float32 { u64::from(ABOUT_INVERSE_32) } else { ABOUT_INVERSE_64 })
+    }
+    #[inline(always)]
     fn any_greater(self, than: C) -> bool {
         self > than
     }
@@ -225,7 +233,6 @@ impl<C: Compute> Lane<C> for Fused<C> {
         add(other),
         sub(other),
         mul(other),
-        div(other),
         at_most(limit),
         at_least(limit),
         abs(),
@@ -233,7 +240,8 @@ impl<C: Compute> Lane<C> for Fused<C> {
         where_positive(then, otherwise),
         where_greater(than, then, otherwise),
         where_odd(then, otherwise),
-        power_of_two()
+        power_of_two(),
+        about_inverse()
     );
     #[inline(always)]
     fn splat(self, value: C) -> Self {
@@ -278,6 +286,29 @@ pub trait Formula<C: Compute, const N: usize>: Sync {
     const COMPUTES_MUCH: bool = false;
     /// The result for one number, or one register of numbers, of each operand.
     fn apply<L: Lane<C>>(&self, operands: [L; N]) -> L;
+    /// What is done to results of a formula that computes much, in a loop of its own: most calls do without, and each
+    /// step of a long chain keeps the next register waiting.
+    fn scaling(&self) -> Option<Scaling<C>> {
+        None
+    }
+}
+
+/// A product with a gain, and its limits.
+#[derive(Clone, Copy)]
+pub struct Scaling<C> {
+    /// What numbers are multiplied by.
+    pub gain: C,
+    /// How far from zero products may be; infinite where there is no limit.
+    pub clamp: C,
+}
+
+impl<C: Compute> Formula<C, 1> for Scaling<C> {
+    #[inline(always)]
+    fn apply<L: Lane<C>>(&self, [number]: [L; 1]) -> L {
+        let clamp = number.splat(self.clamp);
+        let product = number.mul(number.splat(self.gain));
+        product.at_most(clamp).at_least(number.splat(C::default()).sub(clamp))
+    }
 }
 
 /// As [`Formula`], with `M` results; always run by [`staged`](crate::staged).

@@ -8,7 +8,7 @@ use core::arch::aarch64::*;
 use core::arch::asm;
 
 use super::element::SimdElement;
-use super::{Lane, Row};
+use super::{ABOUT_INVERSE_32, ABOUT_INVERSE_64, Lane, Row};
 use firelu_core::dtype::{BFloat16, Element, Float16};
 
 /// Eight float32 numbers.
@@ -29,10 +29,10 @@ macro_rules! halves {
 
 macro_rules! lane {
     (
-        $register:ident, $number:ty, $places:literal: $splat:ident, $add:ident, $sub:ident, $mul:ident, $div:ident,
+        $register:ident, $number:ty, $places:literal: $splat:ident, $add:ident, $sub:ident, $mul:ident,
         $fma:ident, $abs:ident, $greater:ident, $select:ident, $load:ident, $store:ident;
-        $bits:ident, $float:ident, $shift:ident, $add_bits:ident, $splat_bits:ident, $test:ident, $above:ident, $words:ident,
-        $one:expr, $sign:expr, $mantissa:literal
+        $bits:ident, $float:ident, $shift:ident, $add_bits:ident, $sub_bits:ident, $splat_bits:ident, $test:ident,
+        $above:ident, $words:ident, $one:expr, $about_inverse:expr, $sign:expr, $mantissa:literal
     ) => {
         impl Lane<$number> for $register {
             #[inline(always)]
@@ -51,10 +51,6 @@ macro_rules! lane {
             #[inline(always)]
             fn mul(self, other: Self) -> Self {
                 halves!($mul(self, other))
-            }
-            #[inline(always)]
-            fn div(self, other: Self) -> Self {
-                halves!($div(self, other))
             }
             #[inline(always)]
             fn mul_add(self, factor: Self, term: Self) -> Self {
@@ -117,6 +113,14 @@ macro_rules! lane {
                 }
             }
             #[inline(always)]
+            fn about_inverse(self) -> Self {
+                // SAFETY: as in `splat`.
+                unsafe {
+                    let minuend = $splat_bits($about_inverse);
+                    Self($float($sub_bits(minuend, $bits(self.0))), $float($sub_bits(minuend, $bits(self.1))))
+                }
+            }
+            #[inline(always)]
             fn any_greater(self, than: Self) -> bool {
                 // SAFETY: as in `splat`.
                 unsafe {
@@ -163,16 +167,16 @@ fn same(words: uint32x4_t) -> uint32x4_t {
     words
 }
 lane!(
-    F32x8, f32, 8: vdupq_n_f32, vaddq_f32, vsubq_f32, vmulq_f32, vdivq_f32, vfmaq_f32, vabsq_f32, vcgtq_f32, vbslq_f32,
+    F32x8, f32, 8: vdupq_n_f32, vaddq_f32, vsubq_f32, vmulq_f32, vfmaq_f32, vabsq_f32, vcgtq_f32, vbslq_f32,
     vld1q_f32, vst1q_f32;
-    vreinterpretq_u32_f32, vreinterpretq_f32_u32, vshlq_n_u32, vaddq_u32, vdupq_n_u32, vtstq_u32, vcgtq_u32, same,
-    0x3f80_0000, 1 << 31, 23
+    vreinterpretq_u32_f32, vreinterpretq_f32_u32, vshlq_n_u32, vaddq_u32, vsubq_u32, vdupq_n_u32, vtstq_u32, vcgtq_u32,
+    same, 0x3f80_0000, ABOUT_INVERSE_32, 1 << 31, 23
 );
 lane!(
-    F64x4, f64, 4: vdupq_n_f64, vaddq_f64, vsubq_f64, vmulq_f64, vdivq_f64, vfmaq_f64, vabsq_f64, vcgtq_f64, vbslq_f64,
+    F64x4, f64, 4: vdupq_n_f64, vaddq_f64, vsubq_f64, vmulq_f64, vfmaq_f64, vabsq_f64, vcgtq_f64, vbslq_f64,
     vld1q_f64, vst1q_f64;
-    vreinterpretq_u64_f64, vreinterpretq_f64_u64, vshlq_n_u64, vaddq_u64, vdupq_n_u64, vtstq_u64, vcgtq_u64,
-    vreinterpretq_u32_u64, 0x3ff0_0000_0000_0000, 1 << 63, 52
+    vreinterpretq_u64_f64, vreinterpretq_f64_u64, vshlq_n_u64, vaddq_u64, vsubq_u64, vdupq_n_u64, vtstq_u64, vcgtq_u64,
+    vreinterpretq_u32_u64, 0x3ff0_0000_0000_0000, ABOUT_INVERSE_64, 1 << 63, 52
 );
 
 /// An element with its register: how it is loaded, and how it is stored.
