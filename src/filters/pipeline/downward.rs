@@ -28,7 +28,6 @@ where
     planes: SmallVec<[Plane; 8]>,
     /// How many columns further on than the strip that rows are prepared for.
     on: i64,
-    stores: usize,
     /// In how many phases outputs are computed.
     phases: usize,
     /// Where the terms of each phase stand in a row of the middle grid; as many for each.
@@ -94,7 +93,6 @@ where
             columns,
             planes: SmallVec::new(),
             on: 0,
-            stores: super::extent::tune("FIRELU_X_STORES", 0),
             phases,
             offsets,
             folds,
@@ -312,14 +310,7 @@ where
         // SAFETY: the promise of `write_rows`; rows of the middle grid have the slack that reading past the end needs.
         unsafe {
             match self.phases {
-                1 => {
-                    let (rows, stores) = match self.stores {
-                        1 => (Rows { target: (width * size_of::<D>()) as isize, ..Rows::ONE }, Stores::CachedPrefetchingTarget),
-                        2 => (Rows::ONE, Stores::NonTemporal),
-                        _ => (Rows::ONE, Stores::Cached),
-                    };
-                    (writing.sum)(sources, taps, target, width, rows, stores);
-                }
+                1 => (writing.sum)(sources, taps, target, width, Rows::ONE, Stores::Cached),
                 phases @ 2..=4 if width >= phases => {
                     let bounds: SmallVec<[usize; 4]> = (1..=phases).map(|phase| phase * terms).collect();
                     (writing.phases[phases - 2])((sources, taps, &bounds), target, width, Rows::ONE, Stores::Cached);

@@ -36,11 +36,6 @@ pub fn phases(up: i64, down: i64) -> i64 {
     (up / a).saturating_mul(down)
 }
 
-/// TEMPORARY
-pub fn tune(name: &'static str, default: usize) -> usize {
-    std::env::var(name).ok().and_then(|v| v.parse().ok()).unwrap_or(default)
-}
-
 /// How a call is cut.
 pub struct Plan {
     phases: usize,
@@ -91,8 +86,7 @@ impl Plan {
 
     /// Short strips that follow each other along each row, so that what is prepared for one must serve many.
     fn by_rows<C: Compute>(ups: &[Direction<C>], down: &Direction<C>, planes: usize) -> Option<Self> {
-        let bytes = tune("FIRELU_X_BYTES", PASSING_BYTES);
-        let mut plan = Self::cut(ups, down, (planes, false), (true, bytes));
+        let mut plan = Self::cut(ups, down, (planes, false), (true, PASSING_BYTES));
         plan.by_rows = true;
         if plan.strips > KINDS {
             let is_inside = |strip: usize| plan.columns(ups, down, plan.outputs(strip)).is_inside(ups, plan.middle[0]);
