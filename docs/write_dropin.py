@@ -1,27 +1,32 @@
-"""Write the figures of docs/compat.md from docs/dropin.json: python docs/write_dropin.py.
+"""Write the figures of docs/compat.md from docs/dropin.json: python docs/write_dropin.py [RUN [PROCESSOR]].
 
-The file comes from `python -m firelu.bench.dropin --json docs/dropin.json`.
+A run comes from `python -m firelu.bench.dropin --json RUN`; it takes the place of that processor's last one. PROCESSOR
+is what it is called where its own name says little.
 """
 
 import json
 import re
+import sys
 from pathlib import Path
 
 FOLDER = Path(__file__).parent
-PAGE = FOLDER / "compat.md"
+PAGE, FILE = FOLDER / "compat.md", FOLDER / "dropin.json"
 BETWEEN = re.compile(r"(<!-- dropin -->\n).*?(<!-- end of dropin -->\n)", re.DOTALL)
 
 
-def results() -> dict | None:
-    """Give the figures of the last run, if there was one."""
-    path = FOLDER / "dropin.json"
-    return json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
+def results() -> list[dict]:
+    """Give the figures of the last run of each processor."""
+    return json.loads(FILE.read_text(encoding="utf-8")) if FILE.exists() else []
 
 
-def table(run: dict | None) -> str:
-    """Give the figures as Markdown; nothing where nothing was measured."""
-    if run is None:
-        return "No run is recorded yet.\n"
+def add(run: dict) -> None:
+    """Keep a run instead of that processor's last one."""
+    others = [other for other in results() if other["processor"] != run["processor"]]
+    FILE.write_text(json.dumps([*others, run], indent=1) + "\n", encoding="utf-8")
+
+
+def table(run: dict) -> str:
+    """Give a run's figures as Markdown."""
     lines = ["| network | plain torch | firelu | ratio |", "|---|---|---|---|"]
     for row in run["networks"]:
         lines.append(f"| {row['network']} | {row['plain']:.2f} s | {row['firelu']:.2f} s | **{row['ratio']:.1f}** |")
@@ -31,10 +36,18 @@ def table(run: dict | None) -> str:
     return "\n".join([*lines, "", f"One image, or one second of sound, {what}, on {machine}.", ""])
 
 
-def page(text: str, run: dict | None) -> str:
+def tables(runs: list[dict]) -> str:
+    """Give the figures of all runs; says so where nothing was measured."""
+    return "\n".join(map(table, runs)) or "No run is recorded yet.\n"
+
+
+def page(text: str, runs: list[dict]) -> str:
     """Give the page with the figures in their place."""
-    return BETWEEN.sub(lambda match: match[1] + table(run) + match[2], text)
+    return BETWEEN.sub(lambda match: match[1] + tables(runs) + match[2], text)
 
 
 if __name__ == "__main__":
+    if given := sys.argv[1:]:
+        measured = json.loads(Path(given[0]).read_text(encoding="utf-8"))
+        add({**measured, "processor": given[1] if given[1:] else measured["processor"]})
     PAGE.write_text(page(PAGE.read_text(encoding="utf-8"), results()), encoding="utf-8")

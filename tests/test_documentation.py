@@ -220,7 +220,7 @@ def test_the_readme_quotes_figures_that_were_measured():
 def test_the_drop_in_page_has_the_figures_that_were_measured():
     writer = runpy.run_path(str(ROOT / "docs" / "write_dropin.py"))
     text = writer["PAGE"].read_text(encoding="utf-8")
-    assert writer["table"](writer["results"]()) in text
+    assert writer["tables"](writer["results"]()) in text
     assert writer["page"](text, writer["results"]()) == text
 
 

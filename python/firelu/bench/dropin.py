@@ -49,7 +49,7 @@ def cases(narrow: float, frames: int) -> dict[str, tuple[nn.Module, Tensor]]:
             torch.randn(1, 512),
         ),
         "StyleGAN3, 256x256": (theirs.StyleGAN3(narrow), torch.randn(1, 512)),
-        f"vocoder, {frames} frames": (theirs.Vocoder(narrow), torch.randn(1, 100, frames)),
+        f"BigVGAN base, {frames} frames": (theirs.Vocoder(narrow), torch.randn(1, 100, frames)),
     }
 
 

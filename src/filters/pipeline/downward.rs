@@ -7,7 +7,7 @@ use super::edges::{Outside, outside};
 use super::extent::{Columns, reach};
 use super::middle::Middle;
 use super::rows::{AS_IT_IS, Plane, Room, one};
-use super::{Direction, Kernel};
+use super::{Direction, Kernel, Moved};
 use crate::border::Border;
 use crate::levels::FilterElement;
 use crate::loops::memory_access::{Rows, Stores};
@@ -26,6 +26,8 @@ where
     columns: &'a Columns,
     /// The planes that stand side by side.
     planes: SmallVec<[Plane; 8]>,
+    /// How many columns further on than the strip that rows are prepared for.
+    on: i64,
     /// In how many phases outputs are computed.
     phases: usize,
     /// Where the terms of each phase stand in a row of the middle grid; as many for each.
@@ -90,6 +92,7 @@ where
             direction,
             columns,
             planes: SmallVec::new(),
+            on: 0,
             phases,
             offsets,
             folds,
@@ -108,13 +111,13 @@ where
     /// Writes these output rows of some planes.
     ///
     /// # Safety
-    /// The promise of `run_strip`.
+    /// The promise of `run_tiles`.
     pub unsafe fn write_rows(
         &mut self,
-        planes: impl Iterator<Item = Plane>,
-        rows: Range<usize>,
+        (planes, rows, on): (impl Iterator<Item = Plane>, Range<usize>, Moved),
         middle: &mut Middle<'_, T>,
     ) {
+        self.on = on.outputs;
         self.planes.clear();
         self.planes.extend(planes);
         let mut row = rows.start as i64;
@@ -263,7 +266,7 @@ where
             if let ([plane], None, true) = (&self.planes[..], ready, folded.is_empty() && *joined == 1)
                 && dense(plane)
             {
-                let target = plane.at(row, real.start).cast::<T>();
+                let target = plane.at(row, real.start + self.on).cast::<T>();
                 return self.sum_along_x(sources, taps, target, width, &self.output.output);
             }
             let line = ready.unwrap_or(self.row);
@@ -281,7 +284,7 @@ where
             }
             for (which, plane) in self.planes.iter().enumerate() {
                 let source = line.wrapping_add(which * step + (real.start - outputs.start) as usize).cast_const();
-                let target = plane.at(row, real.start);
+                let target = plane.at(row, real.start + self.on);
                 let place = if dense(plane) { target.cast::<T>() } else { self.gathered.cast() };
                 (self.output.output.sum)(&[source], &one(), place, count, AS_IT_IS.0, AS_IT_IS.1);
                 if !dense(plane) {

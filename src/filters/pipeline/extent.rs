@@ -12,12 +12,18 @@ use firelu_core::dtype::Compute;
 /// What the rows of a tile may take of the caches: a call of a loop costs as much as some registers of a row, so that
 /// rows twice as long, in the second-level cache, are faster than what the first level holds.
 const CACHED_BYTES: usize = 96 << 10;
+/// The same where every row passes for itself: then nothing but the row at hand is kept, and all its stages stay in the
+/// first level together.
+const PASSING_BYTES: usize = 24 << 10;
+/// The most kinds of strips of a row: one stands for all that nothing outside matters to.
+pub const KINDS: usize = 4;
 /// Output rows of a tile, at least: neighbours compute some rows of the middle grid twice.
 const ROWS: usize = 64;
 /// How many tiles are enough for every thread to get its share.
 const TILES: usize = 64;
-/// Multiply-adds of a task.
+/// Multiply-adds of a task, at least and at most where there are enough for all threads.
 const TASK_PRODUCTS: f64 = 1_500_000.0;
+const MOST_TASK_PRODUCTS: f64 = 6_000_000.0;
 /// Columns of each phase up to which narrow planes stand side by side.
 const JOINED: usize = 400;
 
@@ -45,6 +51,10 @@ pub struct Plan {
     pub tiles: usize,
     /// How much work there is.
     pub work: usize,
+    /// Whether tiles are numbered row by row, else strip by strip.
+    by_rows: bool,
+    /// Strips to which nothing outside matters: what is prepared for the first serves all.
+    alike: Range<usize>,
     planes: usize,
     /// Planes side by side count as one.
     groups: usize,
@@ -68,16 +78,43 @@ pub struct Tile {
 impl Plan {
     /// Planes may stand side by side where the loop between does the same to all (`alike`).
     pub fn new<C: Compute>(ups: &[Direction<C>], down: &Direction<C>, planes: usize, alike: bool) -> Self {
-        let (x, y) = (&down.geometry.x, &down.geometry.y);
-        let phases = ups.iter().fold(x.down, |multiple, up| phases(multiple, up.geometry.x.up)) as usize;
         // Where every row passes for itself, none is kept.
         let passing = down.passes_rows() && ups.iter().all(Direction::passes_rows);
+        let by_rows = if passing { Self::by_rows(ups, down, planes) } else { None };
+        by_rows.unwrap_or_else(|| Self::cut(ups, down, (planes, alike), (passing, CACHED_BYTES)))
+    }
+
+    /// Short strips that follow each other along each row, so that what is prepared for one must serve many.
+    fn by_rows<C: Compute>(ups: &[Direction<C>], down: &Direction<C>, planes: usize) -> Option<Self> {
+        let mut plan = Self::cut(ups, down, (planes, false), (true, PASSING_BYTES));
+        plan.by_rows = true;
+        if plan.strips > KINDS {
+            let is_inside = |strip: usize| plan.columns(ups, down, plan.outputs(strip)).is_inside(ups, plan.middle[0]);
+            // What lies between two strips inside is inside as well.
+            let alike = |&(before, after): &(usize, usize)| {
+                let alike = before..plan.strips - after;
+                is_inside(alike.start) && is_inside(alike.end - 1)
+            };
+            let (before, after) = [(1, 1), (1, 2), (2, 1)].into_iter().find(alike)?;
+            plan.alike = before..plan.strips - after;
+        }
+        Some(plan)
+    }
+
+    fn cut<C: Compute>(
+        ups: &[Direction<C>],
+        down: &Direction<C>,
+        (planes, alike): (usize, bool),
+        (passing, bytes): (bool, usize),
+    ) -> Self {
+        let (x, y) = (&down.geometry.x, &down.geometry.y);
+        let phases = ups.iter().fold(x.down, |multiple, up| phases(multiple, up.geometry.x.up)) as usize;
         let ring = |rows: i64| if passing { 1 } else { (rows as usize).next_power_of_two() };
         let mut rings: Vec<usize> = ups.iter().map(|up| ring(up.geometry.y.most_taps() + 2)).collect();
         rings.push(ring(y.taps + y.down + 1));
         // Rows of the middle grid's width: all rings, one row for each way up, and the sums along y.
         let rows = if passing { ups.len() + 1 } else { rings.iter().sum::<usize>() + ups.len() + 3 };
-        let per_row = CACHED_BYTES / size_of::<C>() / rows / phases;
+        let per_row = bytes / size_of::<C>() / rows / phases;
         let per_phase = phases as i64 / x.down;
         let wraps = |direction: &Direction<C>| direction.fold == Border::Wrap || direction.fill == Border::Wrap;
         let needs_whole_rows = wraps(down) || ups.iter().any(|up| up.fold == Border::Wrap);
@@ -87,7 +124,9 @@ impl Plan {
         };
         let (width, height) = (x.output as usize, y.output as usize);
         let strips = (width as i64).div_euclid(widest.max(1)) as usize + usize::from(width as i64 % widest.max(1) != 0);
-        let strip = width.div_ceil(strips.max(1)).max(1);
+        // Those of a row differ by whole lines of every phase.
+        let lines = if passing && !needs_whole_rows { 16 * per_phase as usize } else { 1 };
+        let strip = width.div_ceil(strips.max(1)).max(1).next_multiple_of(lines);
         let strips = width.div_ceil(strip);
         // Multiply-adds of an output row of a strip.
         let kernel = |of: &Direction<C>| {
@@ -115,6 +154,11 @@ impl Plan {
         let band = height.div_ceil(bands).max(1);
         let bands = height.div_ceil(band);
         let per_tile = per_output_row * (band * joined) as f64;
+        let work = products * planes as f64;
+        let per_task = match passing {
+            true => (work / TILES as f64).clamp(TASK_PRODUCTS, MOST_TASK_PRODUCTS),
+            false => TASK_PRODUCTS,
+        };
         Plan {
             phases,
             joined,
@@ -122,8 +166,10 @@ impl Plan {
             band,
             strips,
             bands,
-            tiles: (TASK_PRODUCTS / per_tile.max(1.0)).clamp(1.0, 4096.0) as usize,
-            work: (products * planes as f64) as usize,
+            tiles: (per_task / per_tile.max(1.0)).clamp(1.0, 4096.0) as usize,
+            work: work as usize,
+            by_rows: false,
+            alike: 0..0,
             planes,
             groups,
             width,
@@ -139,18 +185,37 @@ impl Plan {
     }
 
     /// How many tiles share a strip.
-    pub fn strip_tiles(&self) -> usize {
+    fn strip_tiles(&self) -> usize {
         self.groups * self.bands
     }
 
-    /// Tiles are numbered strip by strip, then plane by plane, then band by band, so that neighbours share a strip.
+    /// The end of the tiles from this one on that one preparation is for.
+    pub fn end_of_run(&self, tile: usize) -> usize {
+        if self.by_rows { self.count() } else { (self.tile(tile).strip + 1) * self.strip_tiles() }
+    }
+
+    /// The output columns of a strip.
+    pub fn outputs(&self, strip: usize) -> Range<usize> {
+        strip * self.strip..((strip + 1) * self.strip).min(self.width)
+    }
+
+    /// The strip whose preparation serves this one.
+    pub fn stands_for(&self, strip: usize) -> usize {
+        if self.alike.contains(&strip) { self.alike.start } else { strip }
+    }
+
+    /// Tiles are numbered strip by strip, then plane by plane, then band by band, so that neighbours share a strip; or
+    /// plane by plane, then band by band, then strip by strip, so that they follow each other in memory.
     pub fn tile(&self, index: usize) -> Tile {
-        let (band, strip) = (index % self.bands, index / self.strip_tiles());
-        let first = index / self.bands % self.groups * self.joined;
+        let (strip, index) = match self.by_rows {
+            true => (index % self.strips, index / self.strips),
+            false => (index / self.strip_tiles(), index % self.strip_tiles()),
+        };
+        let (band, first) = (index % self.bands, index / self.bands * self.joined);
         Tile {
             planes: first..(first + self.joined).min(self.planes),
             rows: band * self.band..((band + 1) * self.band).min(self.height),
-            columns: strip * self.strip..((strip + 1) * self.strip).min(self.width),
+            columns: self.outputs(strip),
             strip,
             band,
         }
@@ -178,6 +243,10 @@ impl Plan {
             rule => outside(rule, reach(&x.transposed()), x.output),
         };
         let outputs = closed(real.clone(), &folded);
+        let here = |&(outside, stands_for): &Outside| {
+            outputs.contains(&outside) && stands_for.is_some_and(|inside| outputs.contains(&inside))
+        };
+        let folded: Vec<_> = folded.into_iter().filter(here).collect();
         let start = x.support(outputs.start).start;
         let needed = start..x.support(outputs.end - 1).start + x.taps;
         let length = self.middle[0];
@@ -312,6 +381,7 @@ pub struct Columns {
     pub real: Range<i64>,
     /// Those, and outputs outside that are added to others.
     pub outputs: Range<i64>,
+    /// Outputs outside, and those of the tile that they are added to.
     pub folded: Vec<Outside>,
     /// The lengths of the middle grid.
     pub height: i64,
@@ -331,6 +401,15 @@ impl Columns {
     /// Elements of a row of the middle grid.
     pub fn row(&self) -> usize {
         self.phases * self.pitch
+    }
+
+    /// Whether nothing outside any grid matters.
+    fn is_inside<C: Compute>(&self, ups: &[Direction<C>], middle: i64) -> bool {
+        let within = |start: i64, end: i64, length: i64| start >= 0 && end <= length;
+        let inputs = ups.iter().zip(&self.inputs);
+        self.outputs == self.real
+            && within(self.range.start, self.range.end, middle)
+            && inputs.clone().all(|(up, &(first, count))| within(first, first + count as i64, up.geometry.x.input))
     }
 
     /// Where a column of the middle grid stands in a row.

@@ -7,7 +7,7 @@ use super::edges::{Outside, outside};
 use super::extent::{Columns, reach};
 use super::rows::{Planes, Ring, Room};
 use super::upward::Up;
-use super::{Between, Direction};
+use super::{Between, Direction, Moved};
 use crate::border::Border;
 use crate::levels::FilterElement;
 use crate::plan::strip::SLACK;
@@ -85,12 +85,15 @@ where
         &mut self,
         (planes, of_tile): (&Planes, Range<usize>),
         bias: Option<&[T::Compute]>,
-        owned: [Range<i64>; 2],
+        [columns, rows]: [Range<i64>; 2],
+        on: Moved,
     ) {
         for (index, up) in self.ups.iter_mut().enumerate() {
             let bias = bias.filter(|_| index == 0);
+            let of_tile = of_tile.clone();
             up.begin(
-                of_tile.clone().map(|plane| (planes.input(index, plane), bias.map(|bias| bias[planes.channel(plane)]))),
+                of_tile.map(|plane| (planes.input(index, plane), bias.map(|bias| bias[planes.channel(plane)]))),
+                on.middle,
             );
         }
         self.ring.clear();
@@ -98,15 +101,15 @@ where
         if !self.sums.is_empty() {
             self.sums.fill(0.0);
             self.counted.clear();
-            self.counted.resize((owned[1].end - owned[1].start).max(0) as usize, false);
+            self.counted.resize((rows.end - rows.start).max(0) as usize, false);
         }
-        self.owned = owned;
+        self.owned = [columns.start - on.middle..columns.end - on.middle, rows];
     }
 
     /// Row `row`, which may lie outside. As many rows as a sum along y needs are held at once.
     ///
     /// # Safety
-    /// The promise of `run_strip`.
+    /// The promise of `run_tiles`.
     #[inline]
     pub unsafe fn row(&mut self, row: i64) -> *const T::Compute {
         if self.ring.holds(row) {
@@ -141,7 +144,7 @@ where
         let places = rows.map(|row| self.ring.place(row));
         for index in 0..self.ups.len() {
             let targets = if index == self.result { places } else { self.others[index.saturating_sub(1)] };
-            // SAFETY: the promise of `run_strip`.
+            // SAFETY: the promise of `run_tiles`.
             unsafe { self.ups[index].write_pair(rows[0], targets) };
             for target in targets {
                 self.fold_columns(index, target);
@@ -167,7 +170,7 @@ where
         let place = self.ring.place(row);
         for index in 0..self.ups.len() {
             let target = if index == self.result { place } else { self.others[index.saturating_sub(1)][0] };
-            // SAFETY: the promise of `run_strip`.
+            // SAFETY: the promise of `run_tiles`.
             unsafe { self.ups[index].write(source, target) };
             for fold in 0..self.folds[index].len() {
                 let (outside, stands_for) = self.folds[index][fold];

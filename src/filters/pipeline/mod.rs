@@ -30,7 +30,7 @@ use crate::plan::strip::SLACK;
 use crate::plan::taps::Taps;
 use crate::scratch::Scratch;
 use downward::Down;
-use extent::Plan;
+use extent::{Columns, KINDS, Plan};
 use firelu_core::dtype::Compute;
 use firelu_core::error::Result;
 use firelu_core::tensor::{Parts, TensorView};
@@ -38,6 +38,7 @@ use firelu_cpu::features::Level;
 use firelu_cpu::parallel;
 use middle::Middle;
 use rows::Planes;
+use smallvec::SmallVec;
 use upward::Up;
 
 /// One of the two filters, as it is in the forward direction.
@@ -201,8 +202,7 @@ where
         let mut first = task * plan.tiles;
         let end = (first + plan.tiles).min(tiles);
         while first < end {
-            let strip = plan.tile(first).strip;
-            let last = end.min((strip + 1) * plan.strip_tiles());
+            let last = end.min(plan.end_of_run(first));
             let mut keep = |tile: usize, sums: &[f64]| {
                 let mut partial = partial.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
                 partial[tile * wanted..][..wanted].copy_from_slice(sums);
@@ -210,7 +210,7 @@ where
             Scratch::with(|scratch| {
                 // SAFETY: the views promise every element of the planes, tiles write disjoint parts, and a level is
                 // current only where it was detected.
-                unsafe { run_strip::<T>(call, &plan, (&directions, &down), &planes, first..last, scratch, &mut keep) }
+                unsafe { run_tiles::<T>(call, &plan, (&directions, &down), &planes, first..last, scratch, &mut keep) }
             })?;
             first = last;
         }
@@ -229,11 +229,11 @@ where
 /// What all tiles share: the bias of each channel, the loop between, the level.
 type Shared<'a, C> = (Option<&'a [C]>, &'a dyn Between<C>, Level);
 
-/// Tiles of one strip.
+/// Tiles that few preparations are for: of one strip, or of rows whose inner strips are alike.
 ///
 /// # Safety
 /// Every element of the planes is readable or writable, no one else writes to these tiles, and the level was detected.
-unsafe fn run_strip<T>(
+unsafe fn run_tiles<T>(
     (bias, between, level): Shared<'_, T::Compute>,
     plan: &Plan,
     (directions, down): (&[Direction<T::Compute>], &Direction<T::Compute>),
@@ -246,29 +246,52 @@ where
     T: FilterElement,
     T::Compute: FilterElement,
 {
-    let columns = plan.columns(directions, down, plan.tile(tiles.start).columns);
-    let lengths = columns.lengths(directions);
-    let [memory] = scratch.numbers::<T::Compute, 1>([lengths.total()])?;
-    let mut room = rows::Room { next: memory, left: lengths.total() };
-    let longest = columns.longest(directions) + SLACK;
+    let mut strips: SmallVec<[usize; KINDS]> = SmallVec::new();
+    for tile in tiles.clone() {
+        let strip = plan.stands_for(plan.tile(tile).strip);
+        if !strips.contains(&strip) {
+            strips.push(strip);
+        }
+    }
+    let columns = strips.iter().map(|&strip| plan.columns(directions, down, plan.outputs(strip)));
+    let columns: SmallVec<[Columns; KINDS]> = columns.collect();
+    let length = columns.iter().map(|columns| columns.lengths(directions).total()).sum();
+    let [memory] = scratch.numbers::<T::Compute, 1>([length])?;
+    let mut room = rows::Room { next: memory, left: length };
+    let longest = columns.iter().map(|columns| columns.longest(directions)).max().unwrap_or(0) + SLACK;
     let zeros = room.take(longest);
     // SAFETY: the room was just taken.
     unsafe { zeros.write_bytes(0, longest) };
-    let ways = directions.iter().enumerate();
-    let ups = ways.map(|(index, way)| Up::<T>::new(way, &columns, index, (&mut room, zeros), level)).collect();
-    let mut middle = Middle::new(ups, &columns, between, down, (&mut room, zeros));
-    let mut lower = Down::<T>::new(down, &columns, &mut room, level);
+    let prepare = |columns| {
+        let ways = directions.iter().enumerate();
+        let ups = ways.map(|(index, way)| Up::<T>::new(way, columns, index, (&mut room, zeros), level)).collect();
+        let middle = Middle::new(ups, columns, between, down, (&mut room, zeros));
+        (middle, Down::<T>::new(down, columns, &mut room, level))
+    };
+    let mut prepared: SmallVec<[_; KINDS]> = columns.iter().map(prepare).collect();
     for tile in tiles {
         let at = plan.tile(tile);
-        middle.begin((planes, at.planes.clone()), bias, plan.owned(down, &at));
+        let strip = plan.stands_for(at.strip);
+        let Some(which) = strips.iter().position(|&prepared| prepared == strip) else { continue };
+        let (middle, lower) = &mut prepared[which];
+        let on = at.columns.start as i64 - columns[which].real.start;
+        let on = Moved { middle: on * down.geometry.x.down, outputs: on };
+        middle.begin((planes, at.planes.clone()), bias, plan.owned(down, &at), on);
         let outputs = at.planes.map(|plane| planes.output(plane));
         // SAFETY: the caller's promise.
-        unsafe { lower.write_rows(outputs, at.rows, &mut middle) };
+        unsafe { lower.write_rows((outputs, at.rows, on), middle) };
         if !middle.sums.is_empty() {
             keep(tile, &middle.sums);
         }
     }
     Ok(())
+}
+
+/// By how many columns a tile is further on than the strip that its rows were prepared for.
+#[derive(Debug, Clone, Copy)]
+struct Moved {
+    middle: i64,
+    outputs: i64,
 }
 
 /// A range of 64-bit numbers that holds both.

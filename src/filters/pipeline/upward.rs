@@ -43,8 +43,10 @@ where
     planes: SmallVec<[(Plane, Option<T::Compute>); 8]>,
     /// From one of them to the next in a prepared row.
     segment: usize,
-    /// The first input column, and how many.
-    inputs: (i64, usize),
+    /// The first input column of the strip that rows are prepared for, how much further on the tile's is, and how many.
+    first: i64,
+    on: i64,
+    inputs: usize,
     /// Into how many rows input columns are split, and from one to the next.
     split: (usize, usize),
     phases: Vec<Phase>,
@@ -125,7 +127,9 @@ where
             direction,
             planes: SmallVec::new(),
             segment: columns.segment,
-            inputs,
+            first: inputs.0,
+            on: 0,
+            inputs: inputs.1,
             split: (split, pitch),
             phases,
             steps,
@@ -144,8 +148,9 @@ where
         }
     }
 
-    /// Begins with other planes, each with its bias.
-    pub fn begin(&mut self, planes: impl Iterator<Item = (Plane, Option<T::Compute>)>) {
+    /// Begins with other planes, each with its bias, so many columns of the middle grid further on.
+    pub fn begin(&mut self, planes: impl Iterator<Item = (Plane, Option<T::Compute>)>, on: i64) {
+        self.on = on / self.direction.geometry.x.up;
         self.planes.clear();
         self.planes.extend(planes);
         self.ring.clear();
@@ -170,7 +175,7 @@ where
     /// Writes rows `row` and the one after, which [`takes_pairs`](Self::takes_pairs) has allowed.
     ///
     /// # Safety
-    /// The promise of `run_strip`; the targets hold rows of the middle grid.
+    /// The promise of `run_tiles`; the targets hold rows of the middle grid.
     pub unsafe fn write_pair(&mut self, row: i64, targets: [*mut T::Compute; 2]) {
         let (place, on) = self.place(row);
         let (Some(shift), Some(write)) = (self.pairs[place].as_ref().map(|pairs| pairs.shift), self.loops.input_pairs)
@@ -295,7 +300,7 @@ where
 
     /// Reads an input row that is inside, adds the bias, fills what lies outside, and splits columns where phases skip some.
     unsafe fn prepare_one(&self, plane: &Plane, bias: Option<T::Compute>, row: i64, target: *mut T::Compute) {
-        let (first, columns) = self.inputs;
+        let (first, columns) = (self.first + self.on, self.inputs);
         let length = self.direction.geometry.x.input;
         let inside = first.clamp(0, length)..(first + columns as i64).clamp(0, length);
         let whole = if self.split.0 == 1 { target } else { self.whole };
@@ -309,8 +314,11 @@ where
                 // One times a number, plus a bias times one, is rounded once.
                 let terms = if bias.is_some() { 2 } else { 1 };
                 (self.input.input.sum)(&sources[..terms], &taps[..terms], place, count, AS_IT_IS.0, AS_IT_IS.1);
-                // Soon the rows below are read for the first time.
-                let soon = plane.at(row + ROWS_AHEAD, inside.start);
+                // Soon the rows below are read for the first time, or the columns that follow.
+                let soon = match self.direction.geometry.y.input {
+                    1 => plane.at(row, inside.start + count as i64),
+                    _ => plane.at(row + ROWS_AHEAD, inside.start),
+                };
                 (self.input.prefetch_lines)(soon, count * size_of::<T>());
             } else {
                 for column in 0..count {

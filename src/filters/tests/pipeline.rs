@@ -296,3 +296,31 @@ proptest! {
         check::<Float16>(&case, 2e-3)?;
     }
 }
+
+/// Rows of which each passes for itself, long enough for strips that are alike.
+fn rows() -> impl Strategy<Value = Case> {
+    let taps = || prop_oneof![1usize..8, Just(12), Just(24)];
+    (cases(), 1usize..3, 5000usize..7000, taps(), taps()).prop_map(|(case, height, width, up_taps, down_taps)| Case {
+        shape: [height, width],
+        up: [case.up[0], 1],
+        down: [case.down[0], 1],
+        up_taps: [up_taps, 1],
+        down_taps: [down_taps, 1],
+        pads: [case.pads[0], (0, 0), case.pads[2], (0, 0)],
+        alike: false,
+        ..case
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 16, ..ProptestConfig::default() })]
+    #[test]
+    fn long_rows_are_their_definition(case in rows()) {
+        for &level in Level::available() {
+            Level::set_current(level).unwrap();
+            check::<f64>(&case, 1e-12)?;
+            check::<f32>(&case, 2e-5)?;
+        }
+        check::<Float16>(&case, 2e-3)?;
+    }
+}
