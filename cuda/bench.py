@@ -55,13 +55,25 @@ SHARES = {"A100 40GB": 0.8, "H100 SXM": 0.7}
 SMALL_HALVES = 0.5
 MOST_TRIPS = 6
 TILED = ("upfirdn2d_filter_", "upfirdn2d_up2_", "upfirdn2d_down2_")
+# Held to the same round trips; bound by their arithmetic, so that no share of the bandwidth is aimed at.
+TILED_TOO = ("filtered_act_", "upfirdn2d_general_", "upfirdn2d_channels_last_")
 
-# Operator, shapes of the inputs, arguments, and the goal for sectors over the fewest.
+# Operator, shapes of the inputs (None where one is left out), arguments, and the goal for sectors over the fewest.
 BLUR = {"pad_x0": 2, "pad_x1": 1, "pad_y0": 2, "pad_y1": 1}
 UP = {"up_x": 2, "up_y": 2, **BLUR}
 UP_12 = {"up_x": 2, "up_y": 2, "pad_x0": 6, "pad_x1": 5, "pad_y0": 6, "pad_y1": 5}
 DOWN = {"down_x": 2, "down_y": 2, "pad_x0": 1, "pad_x1": 1, "pad_y0": 1, "pad_y1": 1}
-CASES: list[tuple[str, list[tuple[int, ...]], dict[str, Any], float]] = [
+LAYER = {"up_x": 2, "up_y": 2, "down_x": 2, "down_y": 2, "pad_x0": 9, "pad_x1": 8, "pad_y0": 9, "pad_y1": 8}
+LAYER |= {"up_gain": 4.0, "clamp": 256.0}
+LAYER_4 = LAYER | {"up_x": 4, "up_y": 4, "pad_x0": 19, "pad_x1": 18, "pad_y0": 19, "pad_y1": 18, "up_gain": 16.0}
+ROWS = {"act": "snake", "up_x": 2, "down_x": 2, "pad_x0": 6, "pad_x1": 5, "down_pad_x0": 5, "down_pad_x1": 6}
+ROWS |= {"up_gain": 2.0, "border": "edge", "down_border": "edge", "axis": -3}
+ROWS_OF = [(1, 12), (1, 12), None]
+TAPS_12, TAPS_24 = [(12, 12), (12, 12)], [(24, 24), (12, 12)]
+GRADIENT = "FilteredActGradient"
+# Which inputs are filters.
+FILTERS = {"UpFirDn2d": (1,), "FilteredAct": (1, 2)}
+CASES: list[tuple[str, list[Any], dict[str, Any], float]] = [
     ("LeakyRelu", [(1 << 20,)], {}, 1.02),
     ("LeakyReluGradient", [(1 << 20,), (1 << 20,)], {}, 1.02),
     ("FusedLeakyRelu", [(1, 16, 256, 256), (16,)], {}, 1.02),
@@ -81,6 +93,14 @@ CASES: list[tuple[str, list[tuple[int, ...]], dict[str, Any], float]] = [
     ("UpFirDn2d down 2", [(1, 8, 256, 256), (4, 4)], DOWN, 1.25),
     ("UpFirDn2d down 2", [(1, 8, 512, 512), (4, 4)], DOWN, 1.25),
     ("UpFirDn2d up 2, 12 taps", [(1, 8, 256, 256), (12, 12)], UP_12, 1.25),
+    ("FilteredAct up 2", [(1, 16, 84, 84), *TAPS_12, (16,)], LAYER, 1.25),
+    ("FilteredAct up 2", [(1, 3, 276, 276), *TAPS_12, (3,)], LAYER, 1.25),
+    ("FilteredAct up 4", [(1, 16, 52, 52), *TAPS_24, (16,)], LAYER_4, 1.25),
+    ("FilteredAct radial", [(1, 16, 84, 84), *TAPS_12, (16,)], LAYER, 1.25),
+    ("FilteredAct rows", [(1, 16, 1, 8192), *ROWS_OF, (16,), (16,)], ROWS, 1.25),
+    ("FilteredAct rows", [(1, 4, 1, 65536), *ROWS_OF, (4,), (4,)], ROWS, 1.25),
+    (f"{GRADIENT} up 2", [(1, 16, 84, 84), *TAPS_12, (16,), None, None, (1, 16, 82, 82)], LAYER, 1.25),
+    (f"{GRADIENT} up 4", [(1, 16, 52, 52), *TAPS_24, (16,), None, None, (1, 16, 106, 106)], LAYER_4, 1.25),
 ]
 
 
@@ -116,22 +136,28 @@ def measure(counters: Counters, name: str, dtype: str, layout: str, shapes: list
     import firelu
     import numpy
 
-    inputs = []
+    operator = name.split()[0]
+    inputs: list[Any] = []
     for seed, shape in enumerate(shapes):
+        if shape is None:
+            inputs.append(None)
+            continue
         values = numpy.random.default_rng(seed).uniform(-1, 1, shape)
-        if name.startswith("UpFirDn2d") and seed == 1:
+        is_filter = seed in FILTERS.get(operator.removesuffix("Gradient"), ())
+        if is_filter:
             values = numpy.outer(numpy.hanning(shape[0] + 2)[1:-1], numpy.hanning(shape[1] + 2)[1:-1])
+            if name.endswith("radial") and seed == 2:  # no outer product any more
+                values += numpy.eye(*shape)
         if layout == "channels-last" and len(shape) == 4:
             values = numpy.ascontiguousarray(values.transpose(0, 2, 3, 1)).transpose(0, 3, 1, 2)
         # Filters are kept in float32 where tensors are of a half type.
-        is_filter = name.startswith("UpFirDn2d") and seed == 1
         inputs.append(in_memory(values, "float32" if is_filter and dtype != "float64" else dtype).to("cuda:0"))
     counters.take()
-    results = firelu.run_operator(name.split()[0], *inputs, **args)
+    results = firelu.run_operator(operator, *inputs, **args)
     results = results if isinstance(results, tuple) else (results,)
     results[0].to("cpu")
     size = {"float16": 2, "bfloat16": 2, "float32": 4, "float64": 8}[dtype]
-    elements = [int(numpy.prod(t.shape)) for t in (*inputs, *results)]
+    elements = [int(numpy.prod(t.shape)) for t in (*inputs, *results) if t is not None]
     launches = counters.take()
     thread_instructions = sum(sum(launch["thread_instructions"].values()) for launch in launches)
     return {
@@ -139,7 +165,7 @@ def measure(counters: Counters, name: str, dtype: str, layout: str, shapes: list
         "banks": max(launch["worst_bank_conflict"] for launch in launches),
         "launches": launches,
         "trips": max(launch["most_round_trips"] for launch in launches),
-        "tiled": any(launch["kernel"].startswith(TILED) for launch in launches),
+        "tiled": any(launch["kernel"].startswith(TILED + TILED_TOO) for launch in launches),
         "fewest": sum(elements) * size / SECTOR,
         "per_output": thread_instructions / int(numpy.prod(results[0].shape)),
     }
@@ -178,11 +204,16 @@ def share(row: dict[str, Any], gpu: Gpu) -> float:
     return row["fewest"] * SECTOR / (gpu.bandwidth * 1e3) / derived(row, gpu)
 
 
+def has_layouts(name: str, shapes: list[Any]) -> bool:
+    """Return whether a case is counted in channels-last order too; FilteredAct has no tiles of channels."""
+    return len(shapes[0]) == 4 and not name.startswith("FilteredAct")
+
+
 def count(counters: Counters, cases: list[Any], dtypes: tuple[str, ...] = DTYPES) -> Iterator[dict[str, Any]]:
     """Yield one row for every case, dtype and layout."""
     for name, shapes, args, goal in cases:
         for dtype in dtypes:
-            for layout in ("row-major", "channels-last") if len(shapes[0]) == 4 else ("row-major",):
+            for layout in ("row-major", "channels-last") if has_layouts(name, shapes) else ("row-major",):
                 row = measure(counters, name, dtype, layout, shapes, args)
                 yield {"case": name, "shape": shapes[0], "dtype": dtype, "layout": layout, "goal": goal, **row}
 
@@ -203,7 +234,8 @@ def complaint(row: dict[str, Any]) -> str:
 
 def shortfalls(row: dict[str, Any]) -> list[str]:
     """Return the GPUs on which a tiled filter stays below the share of bandwidth that is aimed at."""
-    if not row["tiled"] or row["dtype"] not in ("float32", "float16"):
+    by_memory = any(launch["kernel"].startswith(TILED) for launch in row["launches"])
+    if not by_memory or row["dtype"] not in ("float32", "float16"):
         return []
     small = row["dtype"] == "float16" and row["shape"][-1] <= 64
     goals = {**SHARES, **({"H100 SXM": SMALL_HALVES} if small else {})}
@@ -222,7 +254,7 @@ def main() -> None:
     print("Counted: sectors over the fewest, passes of the worst access over its banks, dependent round trips a block,")
     print("PTX instructions an output. Derived, not measured: the share of each GPU's peak bandwidth, in percent.")
     print(
-        f"{'case':23} {'shape':>18} {'dtype':9} {'layout':14} {'sectors':>7} {'banks':>5} {'trips':>5} {'instr.':>6}  "
+        f"{'case':27} {'shape':>18} {'dtype':9} {'layout':14} {'sectors':>7} {'banks':>5} {'trips':>5} {'instr.':>6}  "
         + "  ".join(f"{g:>9}" for g in GPUS)
     )
     for row in count(counters, CASES):
@@ -231,7 +263,7 @@ def main() -> None:
         shape = "x".join(map(str, row["shape"]))
         shares = "  ".join(f"{100 * rows[-1]['share'][gpu]:9.0f}" for gpu in GPUS)
         print(
-            f"{row['case']:23} {shape:>18} {row['dtype']:9} {row['layout']:14} {row['sectors'] / row['fewest']:7.3f} "
+            f"{row['case']:27} {shape:>18} {row['dtype']:9} {row['layout']:14} {row['sectors'] / row['fewest']:7.3f} "
             f"{row['banks']:5} {row['trips']:5} {row['per_output']:6.1f}  {shares}"
         )
     if options.json:

@@ -93,8 +93,13 @@ template <typename T, int STREAMS> __device__ __forceinline__ void filtered_act(
             __syncthreads();
             C *target = const_cast<C *>(rows[s].rows) + (first - start) * p.pitch;
             const bool separable = taps[s].separable;
-            load_rows<T>(stream, sources[s], first, count, separable ? window : target,
-                         separable ? stream.window_width : p.pitch, s == 0 ? bias : C(-0.0));
+            C *to = separable ? window : target;
+            const i32 pitch = separable ? stream.window_width : p.pitch;
+            const C added = s == 0 ? bias : C(-0.0);
+            // A gradient has no tiles where samples outside a signal count.
+            const bool zeros = STREAMS == 2 || stream.filter.border == CONSTANT;
+            load_rows<T>(stream, sources[s], first, count, to, pitch, added, zeros);
+            if (!zeros) fill_border<T>(stream, sources[s], first, count, to, pitch, added);
             if (separable) {
                 __syncthreads();
                 filter_along_x(p, stream, taps[s].x, part, sources[s].first, window, target, count);
@@ -123,15 +128,15 @@ template <typename T, int STREAMS> __device__ __forceinline__ void filtered_act(
             // Sums along y stand where rows were that nobody keeps.
             __syncthreads();
         }
-        if (taps_down.separable) {
+        const bool separable = taps_down.separable;
+        if (separable) {
             sum_along_y(p, taps_down.y, part, middle, sums_along_y, outputs);
             __syncthreads();
-            total += store_outputs<T>(p, taps_down.x, 1, sums_along_y, p.pitch, output, column, row, outputs, STREAMS == 2);
-        } else {
-            total += store_outputs<T>(p, taps_down.full, p.down.taps_y, middle, p.down.factor_y * p.pitch, output, column, row,
-                                      outputs, STREAMS == 2);
-            __syncthreads();
         }
+        total += store_outputs<T>(p, separable ? taps_down.x : taps_down.full, separable ? 1 : p.down.taps_y,
+                                  separable ? sums_along_y : middle, separable ? p.pitch : p.down.factor_y * p.pitch, output,
+                                  column, row, outputs, STREAMS == 2);
+        if (!separable) __syncthreads();
         if (goes_on) keep_rows(middle, advance, kept, p.pitch, p.columns, [&](i32 c) { return part.place(p, c); });
         part.fresh = kept;
     }

@@ -5,6 +5,7 @@ import os
 import pathlib
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -36,8 +37,38 @@ def test_the_rules_of_the_emulator(queue):
     queue.call("cuMemFree_v2", memory)
 
 
+def in_a_thread(call):
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(call).result()
+
+
+@pytest.mark.parametrize(("mode", "of_others"), [(0, 900), (1, 0), (2, 0)], ids=["global", "thread", "relaxed"])
+def test_the_rules_of_the_emulator_for_threads(queue, mode, of_others):
+    """A global capture forbids every thread what needs the device at once; one of a thread, its own alone."""
+    graph, memory = ctypes.c_void_p(), ctypes.c_uint64()
+
+    def allocate():
+        queue.driver.cuCtxSetCurrent(queue.context)
+        code = queue.driver.cuMemAlloc_v2(ctypes.byref(memory), ctypes.c_size_t(16))
+        if code == 0:
+            queue.driver.cuMemFree_v2(memory)
+        return code
+
+    def end():
+        return queue.driver.cuStreamEndCapture(queue.handle, ctypes.byref(graph))
+
+    queue.call("cuStreamBeginCapture_v2", queue.handle, mode)
+    assert in_a_thread(allocate) == of_others
+    assert in_a_thread(end) == (0 if mode == 2 else 908)
+    if mode != 2:
+        assert end() == (901 if of_others else 0)
+    queue.call("cuStreamBeginCapture_v2", queue.handle, mode)
+    assert allocate() == (0 if mode == 2 else 900)
+    assert end() == (0 if mode == 2 else 901)
+
+
 FIRST = """
-import ctypes
+import ctypes, threading
 import firelu, numpy as np
 x = firelu.Tensor(np.linspace(-1, 1, 64), dtype="float32", device="cuda:0")
 driver = ctypes.CDLL("libcuda.so.1")
@@ -46,8 +77,12 @@ assert driver.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0) == 0
 assert driver.cuCtxSetCurrent(context) == 0
 assert driver.cuStreamCreate(ctypes.byref(stream), 1) == 0
 assert driver.cuStreamBeginCapture_v2(stream, 0) == 0
-# The operator runs on the default stream, its kernel is loaded now: the capture of the other stream goes on.
+# Operators run on the default stream, their kernels are loaded now: the capture of the other stream goes on, whichever
+# thread it is that loads one.
 y = firelu.run_operator("LeakyRelu", x, alpha=0.5)
+other = threading.Thread(target=lambda: firelu.run_operator("Add", x, x))
+other.start()
+other.join()
 assert driver.cuStreamEndCapture(stream, ctypes.byref(graph)) == 0
 print(float(y.to("cpu").numpy()[0]))
 """

@@ -4,6 +4,7 @@ The emulated driver reports every use of memory that is not ordered after the wo
 """
 
 import ctypes
+import os
 
 import firelu
 import numpy as np
@@ -182,3 +183,23 @@ def test_borrowed_memory_is_given_back_by_a_later_call(queue, emulator):
         asked.append(emulator.calls()["cuEventQuery"])
     emulator.fail("")
     assert asked == [1, 2, 2]  # not ready, ready, given back
+
+
+@pytest.mark.skipif(os.environ.get("FIRELU_TEST_GPU") == "1", reason="a GPU reports no missing order")
+@pytest.mark.parametrize("side", ["export", "import"])
+def test_what_is_not_ordered_is_reported(queue, emulator, side):
+    """The tests above would fail without the order that the protocols promise: here nobody asks for it."""
+    x, reader = on_device(), Reader(queue)
+    if side == "export":
+        y = firelu.run_operator("LeakyRelu", x, alpha=0.5)
+        capsule = y.__dlpack__(stream=-1)  # the consumer says that it orders nothing
+        queue.copy(reader.copy.__cuda_array_interface__["data"][0], address_of(capsule), 4 * SIZE)
+    else:
+        x.to("cpu")
+        lent = Lent(x, 1)  # a lie: it is used on the queue
+        queue.fill(lent.address, 0, 4 * SIZE)
+        firelu.run_operator("LeakyRelu", lent, alpha=0.5)
+    assert queue.driver.cuCtxSynchronize() == 719
+    found = emulator.reports()
+    assert "stream-race" in found or "unordered-use" in found
+    emulator.library.firelu_emulator_recover()

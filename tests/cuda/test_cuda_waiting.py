@@ -47,6 +47,17 @@ def test_nothing_waits_or_uploads(emulator, use, dtype):
     assert "cuLaunchKernel" in calls
 
 
+def test_a_wait_is_counted(emulator, queue):
+    """What the tests here forbid is seen where it happens."""
+    x = tensor(X)
+    assert WAITS & made(emulator, lambda: x.to("cpu")).keys()
+    assert WAITS & made(emulator, lambda: firelu.Tensor(np.ones(4), device="cuda:0")).keys()
+    before = emulator.calls()["held"]
+    # By a library that does not let go of the interpreter.
+    assert ctypes.PyDLL(emulator.library._name).cuStreamSynchronize(queue.handle) == 0
+    assert emulator.calls()["held"] == before + 1
+
+
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
 @pytest.mark.parametrize("value", [0.0, 1.0, -0.1])
 def test_filled_memory_has_the_value(dtype, value):

@@ -8,7 +8,8 @@ enum : i32 {
     MOST_TAPS = 1024,   // of a filter that blocks prepare for themselves
     SNAKE = 9,          // the activation after those of BiasAct
     ROWS_TOGETHER = 4,  // that a thread computes at once
-    TOGETHER = 16,          // loads of a thread that are under way at once
+    TOGETHER = 16,      // loads of a thread that are under way at once
+    BORDER_TOGETHER = 2,  // and of samples outside a signal
 };
 
 // One filter in the direction in which this launch uses it.

@@ -1,14 +1,18 @@
 //! Streams that are captured: what is put on them becomes a graph, and what a driver refuses meanwhile is refused.
 //!
-//! A call that may need the device at once, such as the loading of a module, breaks every capture, unless the calling
-//! thread has asked for the relaxed mode. Memory that a graph allocates stays its own for good.
+//! A call that may need the device at once, such as the loading of a module, is refused to the thread that captures, and
+//! to every other one while a capture is of the global mode and so is the thread, unless it has asked for the relaxed mode;
+//! and it breaks those captures. Memory that a graph allocates stays its own for good.
 
 use super::clock::StreamId;
 use super::code::Code;
 use super::schedule::Work;
 use super::{Driver, Handle, Result};
 use std::cell::Cell;
+use std::thread::{self, ThreadId};
 
+/// `CU_STREAM_CAPTURE_MODE_GLOBAL`.
+const GLOBAL: i32 = 0;
 /// `CU_STREAM_CAPTURE_MODE_RELAXED`.
 const RELAXED: i32 = 2;
 /// Calls that break a capture.
@@ -33,11 +37,20 @@ thread_local! {
 pub type Graph = Vec<(Work, String)>;
 
 /// A stream that is being captured.
-#[derive(Default)]
 pub struct Capture {
     graph: Graph,
     broken: bool,
-    relaxed: bool,
+    mode: i32,
+    /// Which thread has begun it.
+    thread: ThreadId,
+}
+
+impl Capture {
+    /// Whether the calling thread may make no call that needs the device at once.
+    fn forbids(&self) -> bool {
+        let own = self.thread == thread::current().id();
+        self.mode != RELAXED && MODE.get() != RELAXED && (own || self.mode == GLOBAL && MODE.get() == GLOBAL)
+    }
 }
 
 /// Gives the calling thread another mode; answers the one before.
@@ -46,13 +59,16 @@ pub fn exchange_mode(mode: i32) -> i32 {
 }
 
 impl Driver {
-    /// Refuses a call that no capture allows, and breaks those that there are.
+    /// Refuses a call that a capture does not allow, and breaks it.
     pub(super) fn check_capture(&mut self, name: &str) -> Result<()> {
-        if MODE.get() == RELAXED || !UNSAFE.contains(&name) || self.captures.values().all(|capture| capture.relaxed) {
+        if !UNSAFE.contains(&name) {
             return Ok(());
         }
-        self.break_captures();
-        Err(Code::STREAM_CAPTURE_UNSUPPORTED)
+        let mut refused = false;
+        for capture in self.captures.values_mut().filter(|capture| capture.forbids()) {
+            (capture.broken, refused) = (true, true);
+        }
+        if refused { Err(Code::STREAM_CAPTURE_UNSUPPORTED) } else { Ok(()) }
     }
 
     fn break_captures(&mut self) {
@@ -102,12 +118,17 @@ impl Driver {
         if self.captures.contains_key(&stream) {
             return Err(Code::ILLEGAL_STATE);
         }
-        self.captures.insert(stream, Capture { relaxed: mode == RELAXED, ..Capture::default() });
+        let thread = thread::current().id();
+        self.captures.insert(stream, Capture { graph: Graph::new(), broken: false, mode, thread });
         Ok(())
     }
 
     /// `cuStreamEndCapture`.
     pub fn end_capture(&mut self, stream: StreamId) -> Result<Handle> {
+        let capture = self.captures.get(&stream).ok_or(Code::ILLEGAL_STATE)?;
+        if capture.mode != RELAXED && capture.thread != thread::current().id() {
+            return Err(Code::STREAM_CAPTURE_WRONG_THREAD);
+        }
         let capture = self.captures.remove(&stream).ok_or(Code::ILLEGAL_STATE)?;
         if capture.broken {
             return Err(Code::STREAM_CAPTURE_INVALIDATED);

@@ -60,6 +60,7 @@ codes! {
     STREAM_CAPTURE_UNSUPPORTED = 900, "operation not permitted when stream is capturing";
     STREAM_CAPTURE_INVALIDATED = 901, "operation failed due to a previous error during capture";
     STREAM_CAPTURE_IMPLICIT = 906, "operation would make the legacy stream depend on a capturing blocking stream";
+    STREAM_CAPTURE_WRONG_THREAD = 908, "a capture can only be ended by the thread that began it";
     UNKNOWN = 999, "unknown error";
 }
 

@@ -67,10 +67,12 @@ fn route(call: &Call<'_>, output: &Parts, dy: Option<&Parts>, with_sums: bool) -
     let planes = pieces.first().map_or(0, |(planes, _)| planes.batches * planes.channels);
     let dtype = x.dtype();
     let problem = match dy {
-        None => Problem { ups: vec![up], down, border: args.down_border, planes, dtype },
+        None => {
+            Problem { ups: vec![up], down, first_border: args.border, border: args.down_border, planes, dtype }
+        }
         Some(_) => {
             let (ups, down) = (vec![up, down.transposed()], up.transposed());
-            Problem { ups, down, border: Border::Constant, planes, dtype }
+            Problem { ups, down, first_border: Border::Constant, border: Border::Constant, planes, dtype }
         }
     };
     let bends = |geometry: &Geometry, border: Border| border != Border::Constant && geometry.reaches_out();
@@ -284,13 +286,18 @@ impl<'a> Job<'a> {
 
 #[cfg(test)]
 mod tests {
-    use super::parameters::{MOST_TAPS, SNAKE, TOGETHER};
+    use super::parameters::{BORDER_TOGETHER, MOST_TAPS, SNAKE, TOGETHER};
     use crate::devices::cuda::parameters::assert_constants;
 
     #[test]
     fn the_constants_are_those_of_the_header() {
         let header = include_str!("../../../../cuda/include/parameters/filtered_act.cuh");
-        let ours = [("MOST_TAPS", MOST_TAPS as u64), ("SNAKE", SNAKE as u64), ("TOGETHER", TOGETHER as u64)];
+        let ours = [
+            ("MOST_TAPS", MOST_TAPS as u64),
+            ("SNAKE", SNAKE as u64),
+            ("TOGETHER", TOGETHER as u64),
+            ("BORDER_TOGETHER", BORDER_TOGETHER as u64),
+        ];
         assert_constants(header, &ours);
     }
 }

@@ -9,6 +9,8 @@ pub const MOST_TAPS: usize = 1024;
 pub const SNAKE: i64 = 9;
 /// Words of a thread that are under way at once; half as many where a word is a pair of halves or a float64.
 pub const TOGETHER: i64 = 16;
+/// And samples outside a signal.
+pub const BORDER_TOGETHER: i64 = 2;
 
 parameters!(
     /// One filter in the direction in which a launch uses it.

@@ -2,9 +2,12 @@
 
 use std::fmt;
 
-use super::parameters::{FilterParameters, FilteredActParameters, MOST_TAPS, StreamParameters, TOGETHER};
+use super::parameters::{
+    BORDER_TOGETHER, FilterParameters, FilteredActParameters, MOST_TAPS, StreamParameters, TOGETHER,
+};
 use crate::core::dtype::DType;
 use crate::devices::cuda::launch::MAX_BLOCKS;
+use crate::devices::cuda::parameters::THREADS;
 use firelu_filters::axis::{Axis, Geometry};
 use firelu_filters::border::Border;
 
@@ -56,6 +59,8 @@ pub struct Problem {
     pub ups: Vec<Geometry>,
     /// The way down.
     pub down: Geometry,
+    /// What lies outside the streams.
+    pub first_border: Border,
     /// What lies outside the middle grid.
     pub border: Border,
     /// Batches times channels.
@@ -113,6 +118,23 @@ fn needed(axis: &Axis, outputs: i64) -> i64 {
 
 fn is_line(geometry: &Geometry) -> bool {
     geometry.x.taps == 1 || geometry.y.taps == 1
+}
+
+/// Samples outside a stream, where they are not zeros, that a window of so many columns and rows holds at most.
+fn outside(problem: &Problem, up: &Geometry, tiles: [i64; 2], outputs: [i64; 2], window: [i64; 2]) -> i64 {
+    if problem.first_border == Border::Constant {
+        return 0;
+    }
+    let along = |up: &Axis, down: &Axis, tiles: i64, outputs: i64, window: i64| {
+        let first = -down.pad;
+        let range = up.reach(first..first + needed(down, tiles * outputs));
+        let (before, after) = ((-range.start).max(0), (range.end - up.input).max(0));
+        // One tile reaches out at both ends; of several, one that is narrow may too.
+        (before + after).min(window)
+    };
+    let columns = along(&up.x, &problem.down.x, tiles[0], outputs[0], window[0]);
+    let lines = along(&up.y, &problem.down.y, tiles[1], outputs[1], window[1]);
+    lines * window[0] + (window[1] - lines) * columns
 }
 
 impl Plan {
@@ -229,6 +251,7 @@ impl Plan {
             plan.numbers += filter.x.taps + filter.y.taps + filter.x.taps * filter.y.taps;
         }
         let mut middle_rows = rows;
+        let tiles = plan.tiles;
         let lanes = if dtype.size() == 2 { 64 } else { 32 };
         let together = if dtype.size() == 4 { TOGETHER } else { TOGETHER / 2 };
         for (place, up) in ups.iter().enumerate() {
@@ -238,7 +261,11 @@ impl Plan {
             let later = (chunk * down.y.down + up.y.up - 1) / up.y.up + 1;
             // Windows of rows stand where the middle grid's rows come later.
             middle_rows = middle_rows.max((first * window + pitch - 1) / pitch);
-            let trips = |rows: i64| (rows * pieces + WARPS * together - 1) / (WARPS * together);
+            let trips = |rows: i64| {
+                let samples = outside(problem, up, tiles, [width, height], [window, rows]);
+                let at_once = i64::from(THREADS) * BORDER_TOGETHER;
+                (rows * pieces + WARPS * together - 1) / (WARPS * together) + (samples + at_once - 1) / at_once
+            };
             plan.trips += trips(first);
             let mut held = first;
             let overlap = (up.y.taps + up.y.up - 2) / up.y.up;
