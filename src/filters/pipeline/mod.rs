@@ -19,6 +19,7 @@ mod edges;
 mod extent;
 mod middle;
 mod rows;
+mod running;
 mod upward;
 
 use std::ops::Range;
@@ -38,6 +39,7 @@ use firelu_cpu::features::Level;
 use firelu_cpu::parallel;
 use middle::Middle;
 use rows::Planes;
+use running::Running;
 use upward::Up;
 
 /// One of the two filters, as it is in the forward direction.
@@ -193,7 +195,12 @@ where
         return Ok(sums);
     }
     let (bias, between, level) = (request.bias, request.between, Level::current());
-    let plan = Plan::new::<T::Compute>(&directions, &down, planes.count, wanted == 0 && between.is_alike());
+    let plan = Plan::new::<T::Compute>(
+        &directions,
+        &down,
+        planes.count,
+        (wanted == 0, wanted == 0 && between.is_alike()),
+    );
     let tiles = plan.count();
     let partial = std::sync::Mutex::new(vec![0.0; if wanted > 0 { tiles * wanted } else { 0 }]);
     let call = (bias, between, level);
@@ -247,7 +254,7 @@ where
     T::Compute: FilterElement,
 {
     let columns = plan.columns(directions, down, plan.tile(tiles.start).columns);
-    let lengths = columns.lengths(directions);
+    let lengths = columns.lengths(directions, down);
     let [memory] = scratch.numbers::<T::Compute, 1>([lengths.total()])?;
     let mut room = rows::Room { next: memory, left: lengths.total() };
     let longest = columns.longest(directions) + SLACK;
@@ -256,8 +263,17 @@ where
     unsafe { zeros.write_bytes(0, longest) };
     let ways = directions.iter().enumerate();
     let ups = ways.map(|(index, way)| Up::<T>::new(way, &columns, index, (&mut room, zeros), level)).collect();
-    let mut middle = Middle::new(ups, &columns, between, down, (&mut room, zeros));
     let mut lower = Down::<T>::new(down, &columns, &mut room, level);
+    if columns.running {
+        let mut running = Running::new(ups, (lower, down), &columns, between, (&mut room, level));
+        for tile in tiles {
+            let at = plan.tile(tile);
+            // SAFETY: the caller's promise.
+            unsafe { running.write_rows((planes, at.planes), bias, at.rows) };
+        }
+        return Ok(());
+    }
+    let mut middle = Middle::new(ups, &columns, between, down, (&mut room, zeros));
     for tile in tiles {
         let at = plan.tile(tile);
         middle.begin((planes, at.planes.clone()), bias, plan.owned(down, &at));
