@@ -6,10 +6,11 @@ use core::arch::x86_64::*;
 use crate::loops::memory_access::{Prefetch, Rows, Stores};
 use crate::loops::products::{Pairs, Part};
 use crate::loops::register::{Access, Register};
+use crate::loops::running::RunningSums;
 use crate::loops::short::rows::{Forms, ShortLoops, ShortRows};
 use crate::loops::split::Columns;
 use crate::loops::two_rows::PairedRows;
-use crate::loops::{self, Loops, PairsLoop, PhaseTerms, Reading, Writing};
+use crate::loops::{self, Loops, PairsLoop, PhaseTerms, Reading, RunningLoop, Writing};
 use firelu_core::dtype::{BFloat16, Element, Float16};
 use firelu_cpu::simd::avx2::{self, F64x4};
 

@@ -98,7 +98,10 @@ macro_rules! compile_loops {
         }
 
         /// The table of this level for element type `T`, whose compute numbers register `R` holds.
-        pub const fn loops<T, R>(input_pairs: Option<PairsLoop<T>>, short: ShortLoops<T>) -> Loops<T>
+        pub const fn loops<T, R>(
+            (input_pairs, running): (Option<PairsLoop<T>>, Option<[RunningLoop<R::Number>; 2]>),
+            short: ShortLoops<T>,
+        ) -> Loops<T>
         where
             T: Element<Compute = R::Number>,
             R: Access<T> + Access<<R as Register>::Number>,
@@ -108,6 +111,7 @@ macro_rules! compile_loops {
                 non_temporal: R::NON_TEMPORAL,
                 input: reading::<T, R>(),
                 input_pairs,
+                running,
                 between_in: reading::<R::Number, R>(),
                 between_out: writing::<R::Number, R>(),
                 output: writing::<T, R>(),
@@ -133,6 +137,15 @@ macro_rules! compile_short_loops {
         {
             // SAFETY: the caller's promise.
             unsafe { loops::two_rows::write::<S, R::Number, R>(rows, target, count) }
+        }
+
+        $(#[$feature])?
+        unsafe fn running<R, const TOGETHER: usize>(sums: &RunningSums<'_, R::Number>, count: usize)
+        where
+            R: Access<<R as Register>::Number>,
+        {
+            // SAFETY: the caller's promise.
+            unsafe { loops::running::write::<R, TOGETHER>(sums, count) }
         }
 
         $(#[$feature])?
@@ -192,7 +205,7 @@ macro_rules! compile_short_loops {
                 },
                 direct: Some(direct::<T, R>),
             };
-            loops::<T, R>(Some(pairs::<T, R>), short)
+            loops::<T, R>((Some(pairs::<T, R>), Some([running::<R, 1>, running::<R, 2>])), short)
         }
 
         /// The table of half-precision elements, of which registers of 32 bytes hold so few that it is better to widen
@@ -204,7 +217,7 @@ macro_rules! compile_short_loops {
         {
             let mut short = ShortLoops::NONE;
             short.planes.down4 = Some(planes::<T, R, 1, 2, 4, 0>);
-            loops::<T, R>(Some(pairs::<T, R>), short)
+            loops::<T, R>((Some(pairs::<T, R>), Some([running::<R, 1>, running::<R, 2>])), short)
         }
     };
 }

@@ -50,7 +50,7 @@ macro_rules! filter_element {
                     _ => {
                         const {
                             &portable::loops::<$element, Portable<<$element as Element>::Compute>>(
-                                None,
+                                (None, None),
                                 ShortLoops::NONE,
                             )
                         }

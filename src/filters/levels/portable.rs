@@ -6,7 +6,7 @@ use crate::loops::products::{Pairs, Part};
 use crate::loops::register::{Access, Register};
 use crate::loops::short::rows::ShortLoops;
 use crate::loops::split::Columns;
-use crate::loops::{self, Loops, PairsLoop, PhaseTerms, Reading, Writing};
+use crate::loops::{self, Loops, PairsLoop, PhaseTerms, Reading, RunningLoop, Writing};
 use firelu_core::dtype::Element;
 
 compile_loops!();

@@ -21,6 +21,7 @@ pub mod phases;
 pub mod products;
 pub mod rate;
 pub mod register;
+pub mod running;
 pub mod short;
 pub mod split;
 pub mod sum;
@@ -29,6 +30,7 @@ pub mod two_rows;
 use firelu_core::dtype::Element;
 use memory_access::{Prefetch, Rows, Stores};
 use products::{Pairs, Part};
+use running::RunningSums;
 use short::rows::ShortLoops;
 use split::Columns;
 use two_rows::PairedRows;
@@ -42,6 +44,8 @@ pub type SumLoop<S, D> = unsafe fn(&[*const S], &[<S as Element>::Compute], *mut
 pub type PhasesLoop<D> = unsafe fn(PhaseTerms<'_, <D as Element>::Compute>, *mut D, usize, Rows, Stores);
 /// Sums of two rows at a time: [`two_rows::write`].
 pub type PairsLoop<S> = unsafe fn(&PairedRows<S>, *mut <S as Element>::Compute, usize);
+/// Sums along y that run down so many columns: [`running::write`].
+pub type RunningLoop<C> = unsafe fn(&RunningSums<'_, C>, usize);
 /// Columns deinterleaved into rows: [`split::columns`].
 pub type SplitLoop<S> = unsafe fn(&Columns, *const S, *mut <S as Element>::Compute, Rows, Option<Prefetch>);
 /// Outputs deinterleaved into phases: [`split::phases`].
@@ -77,6 +81,8 @@ pub struct Loops<T: Element> {
     pub input: Reading<T>,
     /// Two rows at a time from the input's elements.
     pub input_pairs: Option<PairsLoop<T>>,
+    /// Sums that run down the columns of rows between two filters, of which one or two end with each step.
+    pub running: Option<[RunningLoop<T::Compute>; 2]>,
     /// From rows between two filters.
     pub between_in: Reading<T::Compute>,
     /// To rows between two filters.

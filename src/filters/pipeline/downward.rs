@@ -25,7 +25,7 @@ where
     direction: &'a Direction<T::Compute>,
     columns: &'a Columns,
     /// The planes that stand side by side.
-    planes: SmallVec<[Plane; 8]>,
+    pub planes: SmallVec<[Plane; 8]>,
     /// How many columns further on than the strip that rows are prepared for.
     on: i64,
     /// In how many phases outputs are computed.
@@ -106,6 +106,45 @@ where
             output: T::loops(level),
             loops,
         }
+    }
+
+    /// Where the terms of each phase stand in a row of the middle grid.
+    pub fn offsets(&self) -> impl Iterator<Item = &[usize]> {
+        self.offsets.chunks_exact(self.direction.geometry.x.taps as usize)
+    }
+
+    /// How many outputs of each phase there are of all planes side by side, in whole registers.
+    pub fn count_of_phase(&self) -> usize {
+        let width = (self.columns.outputs.end - self.columns.outputs.start) as usize;
+        let all = (self.planes.len() - 1) * self.columns.segment * self.phases + width;
+        all.div_ceil(self.phases).next_multiple_of(self.loops.lanes)
+    }
+
+    /// Writes an output row of sums along y.
+    ///
+    /// # Safety
+    /// As [`write_rows`](Self::write_rows); the sums are a row of the middle grid.
+    pub unsafe fn finish_sums(&self, row: i64, sums: *const T::Compute) {
+        let sources: SmallVec<[*const T::Compute; 32]> =
+            self.offsets.iter().map(|&offset| sums.wrapping_add(offset)).collect();
+        // SAFETY: the caller's promise.
+        unsafe { self.finish(row, &sources, &self.taps, None) }
+    }
+
+    /// Writes an output row whose phases are there, so far apart.
+    ///
+    /// # Safety
+    /// As [`write_rows`](Self::write_rows).
+    pub unsafe fn finish_phases(&self, row: i64, sums: *mut T::Compute, pitch: usize) {
+        if self.phases == 1 {
+            // SAFETY: the caller's promise.
+            return unsafe { self.finish(row, &[], &[], Some(sums)) };
+        }
+        let sources: SmallVec<[*const T::Compute; 16]> =
+            (0..self.phases).map(|phase| sums.wrapping_add(phase * pitch).cast_const()).collect();
+        let ones: SmallVec<[T::Compute; 16]> = SmallVec::from_elem(one::<T::Compute>()[0], self.phases);
+        // SAFETY: the caller's promise.
+        unsafe { self.finish(row, &sources, &ones, None) }
     }
 
     /// Writes these output rows of some planes.

@@ -3,9 +3,10 @@
 use std::ops::Range;
 
 use super::edges::{Outside, closed, outside};
-use super::{Direction, Kernel};
+use super::{Direction, Kernel, running};
 use crate::axis::Axis;
 use crate::border::Border;
+use crate::levels::FilterElement;
 use crate::plan::strip::SLACK;
 use firelu_core::dtype::Compute;
 
@@ -17,6 +18,8 @@ const CACHED_BYTES: usize = 96 << 10;
 const PASSING_BYTES: usize = 24 << 10;
 /// The most kinds of strips of a row: one stands for all that nothing outside matters to.
 pub const KINDS: usize = 4;
+/// The same where sums run down the columns: of each row a few columns are in the first-level cache meanwhile.
+const RUNNING_BYTES: usize = 384 << 10;
 /// Output rows of a tile, at least: neighbours compute some rows of the middle grid twice.
 const ROWS: usize = 64;
 /// How many tiles are enough for every thread to get its share.
@@ -64,6 +67,8 @@ pub struct Plan {
     middle: [i64; 2],
     /// How many rows each ring holds: one for each way up, then that of the middle grid.
     rings: Vec<usize>,
+    /// Whether sums run down the columns.
+    running: bool,
 }
 
 /// One tile: some output rows and columns of a plane, or of some that stand side by side.
@@ -77,16 +82,21 @@ pub struct Tile {
 
 impl Plan {
     /// Planes may stand side by side where the loop between does the same to all (`alike`).
-    pub fn new<C: Compute>(ups: &[Direction<C>], down: &Direction<C>, planes: usize, alike: bool) -> Self {
+    pub fn new<C: FilterElement + Compute>(
+        ups: &[Direction<C>],
+        down: &Direction<C>,
+        planes: usize,
+        (no_sums, alike): (bool, bool),
+    ) -> Self {
         // Where every row passes for itself, none is kept.
         let passing = down.passes_rows() && ups.iter().all(Direction::passes_rows);
         let by_rows = if passing { Self::by_rows(ups, down, planes) } else { None };
-        by_rows.unwrap_or_else(|| Self::cut(ups, down, (planes, alike), (passing, CACHED_BYTES)))
+        by_rows.unwrap_or_else(|| Self::cut(ups, down, (planes, no_sums, alike), (passing, CACHED_BYTES)))
     }
 
     /// Short strips that follow each other along each row, so that what is prepared for one must serve many.
-    fn by_rows<C: Compute>(ups: &[Direction<C>], down: &Direction<C>, planes: usize) -> Option<Self> {
-        let mut plan = Self::cut(ups, down, (planes, false), (true, PASSING_BYTES));
+    fn by_rows<C: FilterElement + Compute>(ups: &[Direction<C>], down: &Direction<C>, planes: usize) -> Option<Self> {
+        let mut plan = Self::cut(ups, down, (planes, false, false), (true, PASSING_BYTES));
         plan.by_rows = true;
         if plan.strips > KINDS {
             let is_inside = |strip: usize| plan.columns(ups, down, plan.outputs(strip)).is_inside(ups, plan.middle[0]);
@@ -101,19 +111,21 @@ impl Plan {
         Some(plan)
     }
 
-    fn cut<C: Compute>(
+    fn cut<C: FilterElement + Compute>(
         ups: &[Direction<C>],
         down: &Direction<C>,
-        (planes, alike): (usize, bool),
+        (planes, no_sums, alike): (usize, bool, bool),
         (passing, bytes): (bool, usize),
     ) -> Self {
         let (x, y) = (&down.geometry.x, &down.geometry.y);
         let phases = ups.iter().fold(x.down, |multiple, up| phases(multiple, up.geometry.x.up)) as usize;
-        let ring = |rows: i64| if passing { 1 } else { (rows as usize).next_power_of_two() };
+        let running = no_sums && running::is_possible(ups, down, phases);
+        let ring = |rows: i64| if passing || running { 1 } else { (rows as usize).next_power_of_two() };
         let mut rings: Vec<usize> = ups.iter().map(|up| ring(up.geometry.y.most_taps() + 2)).collect();
         rings.push(ring(y.taps + y.down + 1));
         // Rows of the middle grid's width: all rings, one row for each way up, and the sums along y.
         let rows = if passing { ups.len() + 1 } else { rings.iter().sum::<usize>() + ups.len() + 3 };
+        let (bytes, rows) = if running { (RUNNING_BYTES, running::rows(ups, down)) } else { (bytes, rows) };
         let per_row = bytes / size_of::<C>() / rows / phases;
         let per_phase = phases as i64 / x.down;
         let wraps = |direction: &Direction<C>| direction.fold == Border::Wrap || direction.fill == Border::Wrap;
@@ -142,7 +154,7 @@ impl Plan {
             + kernel(down) * x.output as f64 * y.output as f64 * x.down.max(1) as f64;
         let per_output_row = products / (strips as f64 * height.max(1) as f64);
         let joined = match alike && strips == 1 && !passing {
-            true => joined(ups, down, phases, planes),
+            true => joined(ups, down, phases, planes, running),
             false => 1,
         };
         let groups = planes.div_ceil(joined);
@@ -176,6 +188,7 @@ impl Plan {
             height,
             middle,
             rings,
+            running,
         }
     }
 
@@ -304,6 +317,7 @@ impl Plan {
             folded,
             height: self.middle[1],
             rings: self.rings.clone(),
+            running: self.running,
         }
     }
 }
@@ -337,10 +351,10 @@ fn segment<C: Compute>(ups: &[Direction<C>], range: &Range<i64>, own: usize, pha
 }
 
 /// How many planes stand side by side: narrow ones would leave the loops little to do between one call and the next.
-fn joined<C: Compute>(ups: &[Direction<C>], down: &Direction<C>, phases: usize, planes: usize) -> usize {
+fn joined<C: Compute>(ups: &[Direction<C>], down: &Direction<C>, phases: usize, planes: usize, running: bool) -> usize {
     let simple = |direction: &Direction<C>| {
         let no_rule = direction.fill == Border::Constant && direction.fold == Border::Constant;
-        no_rule && matches!(direction.kernel, Kernel::Separable(..))
+        no_rule && (running || matches!(direction.kernel, Kernel::Separable(..)))
     };
     if phases > 16 || !simple(down) || !ups.iter().all(simple) {
         return 1;
@@ -386,6 +400,8 @@ pub struct Columns {
     /// The lengths of the middle grid.
     pub height: i64,
     pub rings: Vec<usize>,
+    /// Whether sums run down the columns.
+    pub running: bool,
 }
 
 /// How much room a tile needs.
@@ -442,7 +458,7 @@ impl Columns {
     }
 
     /// The room for a tile.
-    pub fn lengths<C>(&self, directions: &[Direction<C>]) -> Lengths {
+    pub fn lengths<C>(&self, directions: &[Direction<C>], down: &Direction<C>) -> Lengths {
         let row = self.row() + SLACK;
         let line = |elements: usize| elements.next_multiple_of(16);
         let mut total = line(self.longest(directions) + SLACK);
@@ -455,6 +471,9 @@ impl Columns {
             total += 3 * line(row);
         }
         total += self.rings[directions.len()] * line(self.row()) + SLACK;
+        if self.running {
+            total += running::room(self, directions, down);
+        }
         // Sums along y, two at a time and one to be added; outputs on their way.
         Lengths(total + 3 * line(row) + 3 * line(self.widest))
     }

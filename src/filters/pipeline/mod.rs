@@ -19,6 +19,7 @@ mod edges;
 mod extent;
 mod middle;
 mod rows;
+mod running;
 mod upward;
 
 use std::ops::Range;
@@ -38,6 +39,7 @@ use firelu_cpu::features::Level;
 use firelu_cpu::parallel;
 use middle::Middle;
 use rows::Planes;
+use running::Running;
 use smallvec::SmallVec;
 use upward::Up;
 
@@ -194,7 +196,8 @@ where
         return Ok(sums);
     }
     let (bias, between, level) = (request.bias, request.between, Level::current());
-    let plan = Plan::new::<T::Compute>(&directions, &down, planes.count, wanted == 0 && between.is_alike());
+    let plan =
+        Plan::new::<T::Compute>(&directions, &down, planes.count, (wanted == 0, wanted == 0 && between.is_alike()));
     let tiles = plan.count();
     let partial = std::sync::Mutex::new(vec![0.0; if wanted > 0 { tiles * wanted } else { 0 }]);
     let call = (bias, between, level);
@@ -255,18 +258,33 @@ where
     }
     let columns = strips.iter().map(|&strip| plan.columns(directions, down, plan.outputs(strip)));
     let columns: SmallVec<[Columns; KINDS]> = columns.collect();
-    let length = columns.iter().map(|columns| columns.lengths(directions).total()).sum();
+    let length = columns.iter().map(|columns| columns.lengths(directions, down).total()).sum();
     let [memory] = scratch.numbers::<T::Compute, 1>([length])?;
     let mut room = rows::Room { next: memory, left: length };
     let longest = columns.iter().map(|columns| columns.longest(directions)).max().unwrap_or(0) + SLACK;
     let zeros = room.take(longest);
     // SAFETY: the room was just taken.
     unsafe { zeros.write_bytes(0, longest) };
-    let prepare = |columns| {
+    let ends = |columns, room: &mut rows::Room<T::Compute>| {
         let ways = directions.iter().enumerate();
-        let ups = ways.map(|(index, way)| Up::<T>::new(way, columns, index, (&mut room, zeros), level)).collect();
-        let middle = Middle::new(ups, columns, between, down, (&mut room, zeros));
-        (middle, Down::<T>::new(down, columns, &mut room, level))
+        let ups = ways.map(|(index, way)| Up::<T>::new(way, columns, index, (&mut *room, zeros), level)).collect();
+        (ups, Down::<T>::new(down, columns, room, level))
+    };
+    if let [columns] = &columns[..]
+        && columns.running
+    {
+        let (ups, lower) = ends(columns, &mut room);
+        let mut running = Running::new(ups, (lower, down), columns, between, (&mut room, level));
+        for tile in tiles {
+            let at = plan.tile(tile);
+            // SAFETY: the caller's promise.
+            unsafe { running.write_rows((planes, at.planes), bias, at.rows) };
+        }
+        return Ok(());
+    }
+    let prepare = |columns| {
+        let (ups, lower) = ends(columns, &mut room);
+        (Middle::new(ups, columns, between, down, (&mut room, zeros)), lower)
     };
     let mut prepared: SmallVec<[_; KINDS]> = columns.iter().map(prepare).collect();
     for tile in tiles {

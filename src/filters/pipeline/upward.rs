@@ -26,11 +26,11 @@ enum Step<C: Element> {
 }
 
 /// What a phase is summed from along x.
-struct Phase {
+pub struct Phase {
     /// Where each term stands in a prepared row.
-    offsets: SmallVec<[usize; 16]>,
+    pub offsets: SmallVec<[usize; 16]>,
     /// Which tap it has.
-    taps: SmallVec<[usize; 16]>,
+    pub taps: SmallVec<[usize; 16]>,
 }
 
 /// A way up for one tile.
@@ -49,7 +49,7 @@ where
     inputs: usize,
     /// Into how many rows input columns are split, and from one to the next.
     split: (usize, usize),
-    phases: Vec<Phase>,
+    pub phases: Vec<Phase>,
     /// What is done along x, and for which phase first, where the kernel is separable.
     steps: Vec<(usize, Step<T::Compute>)>,
     /// What rows are summed from along y, one after the other until it repeats, counted from row zero.
@@ -103,7 +103,8 @@ where
         let loops = <T::Compute as FilterElement>::loops(level);
         let (prepared, whole) = (room.take(length), room.take(columns.widest));
         let ones: *mut T = room.take(columns.widest).cast();
-        let has_zeros = direction.fill == Border::Constant && matches!(direction.kernel, Kernel::Separable(..));
+        let one_row = matches!(direction.kernel, Kernel::Separable(..)) || columns.running;
+        let has_zeros = direction.fill == Border::Constant && one_row;
         // SAFETY: the room was just taken, and no element is larger than its compute number.
         unsafe {
             for column in 0..columns.inputs[index].1 {
@@ -254,17 +255,29 @@ where
         if self.ring.holds(row) {
             return self.ring.place(row);
         }
-        let y = &self.direction.geometry.y;
-        let Some(source) = self.direction.fill.source(row as isize, y.input as usize) else { return self.zeros };
         let place = self.ring.place(row);
         // SAFETY: the promise of `write`.
+        let place = unsafe { self.read_row(row, place) };
+        if place != self.zeros {
+            self.ring.hold(row);
+        }
+        place
+    }
+
+    /// Reads an input row into this place, and gives it; a row of zeros where there is none.
+    ///
+    /// # Safety
+    /// The promise of `run_tiles`; the place holds a row of the ring.
+    pub unsafe fn read_row(&mut self, row: i64, place: *mut T::Compute) -> *const T::Compute {
+        let height = self.direction.geometry.y.input as usize;
+        let Some(source) = self.direction.fill.source(row as isize, height) else { return self.zeros };
+        // SAFETY: the caller's promise.
         unsafe {
             match self.direction.kernel {
                 Kernel::Separable(..) => self.write_horizontal(source as i64, place),
                 Kernel::Full(_) => self.prepare(source as i64, place),
             }
         }
-        self.ring.hold(row);
         place
     }
 

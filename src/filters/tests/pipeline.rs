@@ -295,6 +295,21 @@ proptest! {
         }
         check::<Float16>(&case, 2e-3)?;
     }
+
+    // Six terms a phase along y, and nothing that is alike for all samples outside: sums that run down the columns.
+    #[test]
+    fn sums_of_six_steps_are_their_definition(mut case in cases(), shape in [1usize..60, 1..40]) {
+        case.shape = shape;
+        (case.up_taps[1], case.down_taps[1]) = (6 * case.up[1] as usize, 6 * case.down[1] as usize);
+        case.borders = [Border::Constant; 2];
+        case.alike = true;
+        for &level in Level::available() {
+            Level::set_current(level).unwrap();
+            check::<f64>(&case, 1e-12)?;
+            check::<f32>(&case, 2e-5)?;
+        }
+        check::<Float16>(&case, 2e-3)?;
+    }
 }
 
 /// Rows of which each passes for itself, long enough for strips that are alike.

@@ -67,9 +67,7 @@ fn route(call: &Call<'_>, output: &Parts, dy: Option<&Parts>, with_sums: bool) -
     let planes = pieces.first().map_or(0, |(planes, _)| planes.batches * planes.channels);
     let dtype = x.dtype();
     let problem = match dy {
-        None => {
-            Problem { ups: vec![up], down, first_border: args.border, border: args.down_border, planes, dtype }
-        }
+        None => Problem { ups: vec![up], down, first_border: args.border, border: args.down_border, planes, dtype },
         Some(_) => {
             let (ups, down) = (vec![up, down.transposed()], up.transposed());
             Problem { ups, down, first_border: Border::Constant, border: Border::Constant, planes, dtype }
