@@ -201,7 +201,7 @@ unsafe fn run_tiles<T: FilterElement>(
 /// Tiles of the worker's strip, numbered from its first.
 ///
 /// # Safety
-/// As [`run_tiles`].
+/// As [`run_strip`].
 unsafe fn run_strip<T: FilterElement>(plan: &Plan, worker: &mut Worker<T>, layout: &Layout, tiles: Range<usize>) {
     let (mut plane, mut band) = (tiles.start / plan.bands, tiles.start % plan.bands);
     let mut tile = tiles.start;
@@ -220,7 +220,7 @@ unsafe fn run_strip<T: FilterElement>(plan: &Plan, worker: &mut Worker<T>, layou
 /// A tile of some planes, of one where there are several tiles in each.
 ///
 /// # Safety
-/// As [`run_tiles`].
+/// As [`run_strip`].
 unsafe fn run_tile<T: FilterElement>(
     plan: &Plan,
     worker: &mut Worker<T>,

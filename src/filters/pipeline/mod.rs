@@ -290,7 +290,8 @@ where
     for tile in tiles {
         let at = plan.tile(tile);
         let strip = plan.stands_for(at.strip);
-        let Some(which) = strips.iter().position(|&prepared| prepared == strip) else { continue };
+        let which = strips.iter().position(|&prepared| prepared == strip);
+        let which = which.unwrap_or_else(|| unreachable!("every strip of these tiles was prepared"));
         let (middle, lower) = &mut prepared[which];
         let on = at.columns.start as i64 - columns[which].real.start;
         let on = Moved { middle: on * down.geometry.x.down, outputs: on };
