@@ -321,6 +321,7 @@ def test_large_results_come_from_recycled_memory(dtype):
         assert result.flags.c_contiguous
         assert result.flags.writeable
         assert (result == 1).all()
+        del result
 
 
 def test_memory_that_is_not_there():
