@@ -93,14 +93,13 @@ CASES: list[tuple[str, list[Any], dict[str, Any], float]] = [
     ("UpFirDn2d down 2", [(1, 8, 256, 256), (4, 4)], DOWN, 1.25),
     ("UpFirDn2d down 2", [(1, 8, 512, 512), (4, 4)], DOWN, 1.25),
     ("UpFirDn2d up 2, 12 taps", [(1, 8, 256, 256), (12, 12)], UP_12, 1.25),
-    ("FilteredAct up 2", [(1, 16, 84, 84), *TAPS_12, (16,)], LAYER, 1.25),
+    ("FilteredAct up 2", [(1, 64, 84, 84), *TAPS_12, (64,)], LAYER, 1.25),
     ("FilteredAct up 2", [(1, 3, 276, 276), *TAPS_12, (3,)], LAYER, 1.25),
-    ("FilteredAct up 4", [(1, 16, 52, 52), *TAPS_24, (16,)], LAYER_4, 1.25),
-    ("FilteredAct radial", [(1, 16, 84, 84), *TAPS_12, (16,)], LAYER, 1.25),
+    ("FilteredAct up 4", [(1, 64, 52, 52), *TAPS_24, (64,)], LAYER_4, 1.25),
+    ("FilteredAct radial", [(1, 64, 84, 84), *TAPS_12, (64,)], LAYER, 1.25),
     ("FilteredAct rows", [(1, 16, 1, 8192), *ROWS_OF, (16,), (16,)], ROWS, 1.25),
     ("FilteredAct rows", [(1, 4, 1, 65536), *ROWS_OF, (4,), (4,)], ROWS, 1.25),
-    (f"{GRADIENT} up 2", [(1, 16, 84, 84), *TAPS_12, (16,), None, None, (1, 16, 82, 82)], LAYER, 1.25),
-    (f"{GRADIENT} up 4", [(1, 16, 52, 52), *TAPS_24, (16,), None, None, (1, 16, 106, 106)], LAYER_4, 1.25),
+    (f"{GRADIENT} up 2", [(1, 64, 84, 84), *TAPS_12, (64,), None, None, (1, 64, 82, 82)], LAYER, 1.25),
 ]
 
 

@@ -17,14 +17,17 @@ template <typename T, int STREAMS> __device__ __forceinline__ void filtered_act(
     const i64 channel = p.first_channel + i64(batch) * p.channel_strides[0] + inner * p.channel_strides[1];
     const i32 column = tile_x * p.tile_width, top = tile_y * p.tile_height;
     const i32 bottom = min(top + p.tile_height, p.output_height);
+    // Taps of all filters, each step for all of them at once; the numbers of the channel come with them.
+    TapsUnderWay under_way[STREAMS], under_way_down;
+#pragma unroll
+    for (int s = 0; s < STREAMS; s++) under_way[s].load(p.streams[s].filter);
+    under_way_down.load(p.down);
     // Adding it changes nothing, the sign of a zero included.
     const C bias = p.bias ? load_as<C>(p.bias, i32(p.bias_type), channel) : C(-0.0);
     Between<C> between(p, channel);
-
-    // Taps of all filters, each step for all of them at once.
 #pragma unroll
-    for (int s = 0; s < STREAMS; s++) load_taps(p.streams[s].filter, room);
-    load_taps(p.down, room);
+    for (int s = 0; s < STREAMS; s++) under_way[s].store(p.streams[s].filter, room);
+    under_way_down.store(p.down, room);
 #pragma unroll
     for (int s = 0; s < STREAMS; s++) find_largest(p.streams[s].filter, room, scratch, s);
     find_largest(p.down, room, scratch, STREAMS);

@@ -187,19 +187,36 @@ print(buffer.value.decode().count("a context of device"))
 
 REPORT = "import sys; from firelu.cli import main; sys.exit(main(['doctor', '--gpu-report', sys.argv[1]]))"
 
+# The same, with the modules told that are loaded while a stream is captured.
+COUNTED_REPORT = """
+import ctypes, firelu
+from firelu.cli import gpu_report
+driver, buffer, capture = ctypes.CDLL("libcuda.so.1"), ctypes.create_string_buffer(1 << 16), gpu_report._capture
+def loads():
+    driver.firelu_emulator_call_counts(buffer, ctypes.c_size_t(len(buffer)))
+    return int(dict(map(str.split, buffer.value.decode().splitlines())).get("cuModuleLoadData", 0))
+def counted(of):
+    before = loads()
+    found = capture(of)
+    print("loaded in the capture:", loads() - before)
+    return found
+gpu_report._capture = counted
+""" + REPORT.replace("; ", "\n")
+
 
 @pytest.mark.skipif(REAL, reason="the emulated driver alone is quick and the same everywhere")
 def test_the_report_of_a_gpu(tmp_path):
     path = tmp_path / "report.json"
-    done = run("-c", REPORT, str(path), LD_LIBRARY_PATH=str(EMULATED.parent), FIRELU_EMULATOR_REPORT="none")
+    done = run("-c", COUNTED_REPORT, str(path), LD_LIBRARY_PATH=str(EMULATED.parent), FIRELU_EMULATOR_REPORT="none")
     assert done.returncode == 0, done.stdout + done.stderr
     report = json.loads(path.read_text(encoding="utf-8"))
     assert (report["side_stream"], report["capture"]) == ("right", "goes on")
-    assert len(report["bench"]) == 14
+    assert "loaded in the capture: 1\n" in done.stdout
+    assert len(report["bench"]) == 20
     assert all(row["milliseconds"] > 0 for row in report["bench"])
     assert report["selftest"]["comparisons"] > 500
     assert "results agree" in done.stdout
-    assert "UpFirDn2d blur, float16: " in done.stdout
+    assert "UpFirDn2d blur, 1x8x256x256, float16: " in done.stdout
     nothing = run("-c", REPORT, str(path), LD_LIBRARY_PATH="")
     assert nothing.returncode == 1
     assert "Problem: cuda:0: no CUDA driver library" in nothing.stdout

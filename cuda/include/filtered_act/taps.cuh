@@ -21,25 +21,33 @@ template <typename C> __device__ __forceinline__ FilterTaps<C> taps_of(const Fil
     return {x, x + p.taps_x, x + p.taps_x + p.taps_y, separable};
 }
 
-// Loads the taps as they meet the samples; a barrier must follow, but for a thread that reads its own alone.
-template <typename C> __device__ __forceinline__ void load_taps(const FilterParameters &p, C *room) {
-    const i32 count = p.taps_x * p.taps_y;
-    C *full = room + p.place + p.taps_x + p.taps_y;
+// The taps of a filter as they meet the samples, in two steps: those of all filters are under way before the first is used.
+// After the second a barrier must follow, but for a thread that reads its own alone.
+struct TapsUnderWay {
     StoredTap stored[MOST_TAPS / THREADS] = {};
+
+    __device__ __forceinline__ void load(const FilterParameters &p) {
+        const i32 count = p.taps_x * p.taps_y;
 #pragma unroll
-    for (int i = 0; i < MOST_TAPS / THREADS; i++) {
-        const i32 k = i * THREADS + i32(threadIdx.x);
-        if (k < count) {
-            const i32 place = p.flip ? count - 1 - k : k, row = place / p.taps_x;
-            stored[i].load(p.taps, p.tap_type, row * p.tap_stride_y + (place - row * p.taps_x) * p.tap_stride_x);
+        for (int i = 0; i < MOST_TAPS / THREADS; i++) {
+            const i32 k = i * THREADS + i32(threadIdx.x);
+            if (k < count) {
+                const i32 place = p.flip ? count - 1 - k : k, row = place / p.taps_x;
+                stored[i].load(p.taps, p.tap_type, row * p.tap_stride_y + (place - row * p.taps_x) * p.tap_stride_x);
+            }
         }
     }
+
+    template <typename C> __device__ __forceinline__ void store(const FilterParameters &p, C *room) const {
+        const i32 count = p.taps_x * p.taps_y;
+        C *full = room + p.place + p.taps_x + p.taps_y;
 #pragma unroll
-    for (int i = 0; i < MOST_TAPS / THREADS; i++) {
-        const i32 k = i * THREADS + i32(threadIdx.x);
-        if (k < count) full[k] = stored[i].template value<C>(p.tap_type);
+        for (int i = 0; i < MOST_TAPS / THREADS; i++) {
+            const i32 k = i * THREADS + i32(threadIdx.x);
+            if (k < count) full[k] = stored[i].template value<C>(p.tap_type);
+        }
     }
-}
+};
 
 // Of every warp, the largest tap, each thread its own first; a barrier must follow.
 template <typename C>

@@ -53,8 +53,8 @@ fn route(call: &Call<'_>, output: &Parts, dy: Option<&Parts>, with_sums: bool) -
     let [up, down] = args.geometries("FilteredAct", x.shape(), [call.input(1).shape(), call.input(2).shape()])?;
     let rank = x.shape().len();
     let mut along_channels = vec![0isize; rank - 2];
-    let numbered = [B, ALPHA, BETA].into_iter().any(|place| given(call, place).is_some());
-    let axis = args.channel_axis(rank).filter(|_| numbered);
+    let numbers = [B, ALPHA, BETA].into_iter().filter(|&place| given(call, place).is_some()).count();
+    let axis = args.channel_axis(rank).filter(|_| numbers > 0);
     if let Some(axis) = axis {
         along_channels[axis] = 1;
     }
@@ -67,10 +67,12 @@ fn route(call: &Call<'_>, output: &Parts, dy: Option<&Parts>, with_sums: bool) -
     let planes = pieces.first().map_or(0, |(planes, _)| planes.batches * planes.channels);
     let dtype = x.dtype();
     let problem = match dy {
-        None => Problem { ups: vec![up], down, first_border: args.border, border: args.down_border, planes, dtype },
+        None => {
+            Problem { ups: vec![up], down, first_border: args.border, border: args.down_border, planes, numbers, dtype }
+        }
         Some(_) => {
             let (ups, down) = (vec![up, down.transposed()], up.transposed());
-            Problem { ups, down, first_border: Border::Constant, border: Border::Constant, planes, dtype }
+            Problem { ups, down, first_border: Border::Constant, border: Border::Constant, planes, numbers, dtype }
         }
     };
     let bends = |geometry: &Geometry, border: Border| border != Border::Constant && geometry.reaches_out();

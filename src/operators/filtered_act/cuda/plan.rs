@@ -65,6 +65,8 @@ pub struct Problem {
     pub border: Border,
     /// Batches times channels.
     pub planes: i64,
+    /// Numbers that each channel has: its bias, and snake's.
+    pub numbers: usize,
     /// The tensors' type.
     pub dtype: DType,
 }
@@ -242,7 +244,8 @@ impl Plan {
             middle: 0,
             sums: 0,
             numbers: 0,
-            trips: 1,
+            // The taps come with the first number, and each number after the one before.
+            trips: problem.numbers.max(1) as i64,
             planes: *planes,
             dtype: *dtype,
         };
