@@ -244,6 +244,7 @@ mod registers {
 
     /// # Safety
     /// The register's level was detected; else as [`super::row_and_sums`].
+    #[allow(clippy::needless_range_loop)] // Closures would be compiled without the level's instructions.
     #[inline(always)]
     unsafe fn row_and_sums<C: Compute, R: Row<C>>(
         formula: &impl Several<C, 2, 3>,
