@@ -55,6 +55,7 @@ def test_the_rules_of_the_emulator_for_threads(queue, mode, of_others):
         return code
 
     def end():
+        queue.driver.cuCtxSetCurrent(queue.context)
         return queue.driver.cuStreamEndCapture(queue.handle, ctypes.byref(graph))
 
     queue.call("cuStreamBeginCapture_v2", queue.handle, mode)
