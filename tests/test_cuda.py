@@ -212,11 +212,11 @@ def test_the_report_of_a_gpu(tmp_path):
     report = json.loads(path.read_text(encoding="utf-8"))
     assert (report["side_stream"], report["capture"]) == ("right", "goes on")
     assert "loaded in the capture: 1\n" in done.stdout
-    assert len(report["bench"]) == 20
+    assert len(report["bench"]) == 14
     assert all(row["milliseconds"] > 0 for row in report["bench"])
     assert report["selftest"]["comparisons"] > 500
     assert "results agree" in done.stdout
-    assert "UpFirDn2d blur, 1x8x256x256, float16: " in done.stdout
+    assert "UpFirDn2d blur, float16: " in done.stdout
     nothing = run("-c", REPORT, str(path), LD_LIBRARY_PATH="")
     assert nothing.returncode == 1
     assert "Problem: cuda:0: no CUDA driver library" in nothing.stdout

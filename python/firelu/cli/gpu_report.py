@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import json
-import math
 import pathlib
 import time
 from collections.abc import Callable
@@ -17,14 +16,8 @@ __all__ = ["gpu_report", "summary"]
 
 _REPEATS = 20
 _SHAPE = (1, 8, 256, 256)
-# More than any cache holds, where one takes less than a millisecond; an emulated device stays with one.
-_BATCHES = 64
-# Bytes of a fill that keeps the device busy, and the most fills before what is timed.
-_OCCUPIED = 1 << 24
-_MOST_FILLS = 500
 _Filter = dict[str, int]
 _PADDED: _Filter = {"pad_x0": 2, "pad_x1": 1, "pad_y0": 2, "pad_y1": 1}
-_LAYER: _Filter = {"up_x": 2, "up_y": 2, "down_x": 2, "down_y": 2, "pad_x0": 9, "pad_x1": 8, "pad_y0": 9, "pad_y1": 8}
 _CASES: list[tuple[str, str, list[tuple[int, ...]], dict[str, Any]]] = [
     ("LeakyRelu", "LeakyRelu", [_SHAPE], {"alpha": 0.2}),
     ("FusedLeakyRelu", "FusedLeakyRelu", [_SHAPE, (_SHAPE[1],)], {}),
@@ -33,9 +26,6 @@ _CASES: list[tuple[str, str, list[tuple[int, ...]], dict[str, Any]]] = [
     ("UpFirDn2d blur", "UpFirDn2d", [_SHAPE, (4, 4)], _PADDED),
     ("UpFirDn2d up 2", "UpFirDn2d", [_SHAPE, (4, 4)], {**_PADDED, "up_x": 2, "up_y": 2}),
     ("UpFirDn2d down 2", "UpFirDn2d", [_SHAPE, (4, 4)], {**_PADDED, "down_x": 2, "down_y": 2}),
-    ("BiasAct swish", "BiasAct", [_SHAPE, (_SHAPE[1],)], {"act": "swish"}),
-    ("Snake", "Snake", [_SHAPE, (_SHAPE[1],)], {}),
-    ("FilteredAct", "FilteredAct", [_SHAPE, (12, 12), (12, 12)], _LAYER),
 ]
 
 
@@ -60,27 +50,8 @@ class _Driver:
         return handle
 
     def milliseconds(self, work: Callable[[], object], repeats: int) -> float:
-        """Time work on the default stream, with so much put on it before that the device never waits for the host."""
-        occupied = self.made("cuMemAlloc_v2", ctypes.c_size_t(_OCCUPIED))
-
-        def occupy() -> None:
-            self.call("cuMemsetD8Async", occupied, ctypes.c_uint8(0), ctypes.c_size_t(_OCCUPIED), None)
-
-        occupy()
-        start = time.perf_counter()
-        for _ in range(repeats):
-            work()
-        host = 1e3 * (time.perf_counter() - start)
-        fills = math.ceil(2 * host / max(self._between([], occupy, 1), 1e-3))
-        elapsed = self._between([occupy] * min(fills, _MOST_FILLS), work, repeats)
-        self.call("cuMemFree_v2", occupied)
-        return elapsed / repeats
-
-    def _between(self, before: list[Callable[[], object]], work: Callable[[], object], repeats: int) -> float:
-        """Give the milliseconds between two events around work, after other work."""
+        """Time work on the default stream, by events around all repeats."""
         first, last, elapsed = self.made("cuEventCreate", 0), self.made("cuEventCreate", 0), ctypes.c_float()
-        for each in before:
-            each()
         self.call("cuEventRecord", first, None)
         for _ in range(repeats):
             work()
@@ -89,7 +60,7 @@ class _Driver:
         self.call("cuEventElapsedTime", ctypes.byref(elapsed), first, last)
         for event in (first, last):
             self.call("cuEventDestroy_v2", event)
-        return elapsed.value
+        return elapsed.value / repeats
 
 
 class _Lent:
@@ -117,8 +88,8 @@ def gpu_report() -> dict[str, Any]:
         # Before the self-test, which uses every kernel.
         "capture": _capture,
         "selftest": lambda _: firelu.cuda_selftest(),
-        "side_stream": _side_stream,
         "bench": _bench,
+        "side_stream": _side_stream,
     }
     for name, part in parts.items():
         try:
@@ -149,12 +120,9 @@ def _first_use(_: _Driver) -> dict[str, float]:
 def _bench(driver: _Driver) -> list[dict[str, Any]]:
     """Time each operator by events, and as a multiple of a copy of the bytes that it reads and writes."""
     rows = []
-    small = _inputs([_SHAPE], "float32")[0]
-    quick = driver.milliseconds(lambda: firelu.run_operator("LeakyRelu", small), 1) < 1
-    batches, repeats = (_BATCHES, _REPEATS) if quick else (1, 2)
     for dtype in ("float32", "float16"):
         for label, name, shapes, args in _CASES:
-            inputs = _inputs([(batches, *shape[1:]) if len(shape) == 4 else shape for shape in shapes], dtype)
+            inputs = _inputs(shapes, dtype)
 
             def work(name: str = name, inputs: list[firelu.Tensor] = inputs, args: dict[str, Any] = args) -> Any:
                 return firelu.run_operator(name, *inputs, **args)
@@ -170,12 +138,10 @@ def _bench(driver: _Driver) -> list[dict[str, Any]]:
 
             driver.call("cuMemsetD8Async", copied, ctypes.c_uint8(0), ctypes.c_size_t(moved), None)
             copy()
-            milliseconds, of_copy = driver.milliseconds(work, repeats), driver.milliseconds(copy, repeats)
+            milliseconds, of_copy = driver.milliseconds(work, _REPEATS), driver.milliseconds(copy, _REPEATS)
             driver.call("cuMemFree_v2", copied)
             copies = milliseconds / of_copy if of_copy > 0 else None
-            shape = list(inputs[0].shape)
-            row = {"case": label, "shape": shape, "dtype": dtype, "milliseconds": milliseconds, "copies": copies}
-            rows.append(row)
+            rows.append({"case": label, "dtype": dtype, "milliseconds": milliseconds, "copies": copies})
     return rows
 
 
@@ -220,8 +186,7 @@ def summary(report: dict[str, Any]) -> str:
     if isinstance(report["bench"], list):
         for row in report["bench"]:
             copies = "no copy timed" if row["copies"] is None else f"{row['copies']:.2f} copies"
-            shape = "x".join(map(str, row["shape"]))
-            lines.append(f"{row['case']}, {shape}, {row['dtype']}: {row['milliseconds']:.4f} ms, {copies}")
+            lines.append(f"{row['case']}, {row['dtype']}: {row['milliseconds']:.4f} ms, {copies}")
     else:
         lines.append(f"bench: {report['bench']['error']}")
     lines += [f"{name.replace('_', ' ')}: {report[name]}" for name in ("side_stream", "capture")]
