@@ -5,20 +5,13 @@
 
 use crate::features::Level;
 use crate::simd::Formula;
+use crate::simd::element::{MOST_LANES, lanes_of};
 use crate::sources::{Last, SimdElement, Sources, with_sources};
 use crate::staged::{self, Identity};
 use firelu_core::dtype::{Compute, Element};
 
 /// How many values are summed in the compute type.
 pub const BLOCK: usize = 8192;
-
-/// The most lanes there are.
-pub const MOST_LANES: usize = 16;
-
-/// How many lanes a compute type has: a cache line of numbers, two registers.
-pub const fn lanes_of<C>() -> usize {
-    64 / size_of::<C>()
-}
 
 /// The float64 sum of a block's lanes.
 #[inline]

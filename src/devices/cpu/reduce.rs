@@ -6,10 +6,11 @@ use smallvec::SmallVec;
 
 use crate::elementwise::Pieces;
 use crate::features::Level;
-use crate::lanes::{BLOCK, MOST_LANES, Run, lanes_of, tree};
+use crate::lanes::{BLOCK, Run, tree};
 use crate::memory;
 use crate::memory::caches::bypasses;
 use crate::parallel::{self, TASK_BYTES};
+use crate::simd::element::{MOST_LANES, lanes_of};
 use crate::simd::{Formula, fence};
 use crate::sources::{Last, LastKind, PIECE, SimdElement, gather_wide, scatter};
 use crate::walk::dims::{Dim, Dims};

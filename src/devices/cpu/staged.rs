@@ -5,7 +5,7 @@
 use std::mem::MaybeUninit;
 
 use crate::features::Level;
-use crate::lanes::{MOST_LANES, lanes_of};
+use crate::simd::element::{MOST_LANES, lanes_of};
 use crate::simd::{Formula, Lane, Several};
 use crate::sources::{Last, PIECE, SimdElement};
 use firelu_core::dtype::{Compute, Element};
@@ -173,8 +173,7 @@ pub unsafe fn widen<T: SimdElement>(level: Level, source: *const T, target: *mut
 
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 mod registers {
-    use crate::lanes::{MOST_LANES, lanes_of};
-    use crate::simd::element::SimdElement;
+    use crate::simd::element::{MOST_LANES, SimdElement, lanes_of};
     use crate::simd::{Fused, Row, Several};
     use firelu_core::dtype::Compute;
 

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::edges::{Outside, closed, outside};
-use super::{Direction, Kernel, running};
+use super::{Direction, Kernel, steps};
 use crate::axis::Axis;
 use crate::border::Border;
 use crate::levels::FilterElement;
@@ -119,13 +119,13 @@ impl Plan {
     ) -> Self {
         let (x, y) = (&down.geometry.x, &down.geometry.y);
         let phases = ups.iter().fold(x.down, |multiple, up| phases(multiple, up.geometry.x.up)) as usize;
-        let running = no_sums && running::is_possible(ups, down, phases);
+        let running = no_sums && steps::is_possible(ups, down, phases);
         let ring = |rows: i64| if passing || running { 1 } else { (rows as usize).next_power_of_two() };
         let mut rings: Vec<usize> = ups.iter().map(|up| ring(up.geometry.y.most_taps() + 2)).collect();
         rings.push(ring(y.taps + y.down + 1));
         // Rows of the middle grid's width: all rings, one row for each way up, and the sums along y.
         let rows = if passing { ups.len() + 1 } else { rings.iter().sum::<usize>() + ups.len() + 3 };
-        let (bytes, rows) = if running { (RUNNING_BYTES, running::rows(ups, down)) } else { (bytes, rows) };
+        let (bytes, rows) = if running { (RUNNING_BYTES, steps::rows(ups, down)) } else { (bytes, rows) };
         let per_row = bytes / size_of::<C>() / rows / phases;
         let per_phase = phases as i64 / x.down;
         let wraps = |direction: &Direction<C>| direction.fold == Border::Wrap || direction.fill == Border::Wrap;
@@ -472,7 +472,8 @@ impl Columns {
         }
         total += self.rings[directions.len()] * line(self.row()) + SLACK;
         if self.running {
-            total += running::room(self, directions, down);
+            let inputs = directions.iter().enumerate().map(|(index, direction)| self.ring_row(direction, index));
+            total += steps::room(self.row(), &inputs.collect::<Vec<_>>(), directions, down);
         }
         // Sums along y, two at a time and one to be added; outputs on their way.
         Lengths(total + 3 * line(row) + 3 * line(self.widest))

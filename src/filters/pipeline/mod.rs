@@ -20,6 +20,7 @@ mod extent;
 mod middle;
 mod rows;
 mod running;
+mod steps;
 mod upward;
 
 use std::ops::Range;

@@ -6,6 +6,12 @@ use firelu_core::dtype::Element;
 
 /// The bytes of a cache line.
 pub const LINE: usize = 64;
+/// The most lanes of sums there are.
+pub const MOST_LANES: usize = 16;
+/// How many lanes of sums a compute type has: a cache line of numbers, two registers.
+pub const fn lanes_of<C>() -> usize {
+    LINE / size_of::<C>()
+}
 /// How many bytes ahead of the loads lines are asked for.
 pub const AHEAD: usize = 1024;
 
