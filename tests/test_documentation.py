@@ -214,7 +214,7 @@ def test_the_readme_quotes_figures_that_were_measured():
     assert len({run["machine"]["processor"] for run in runs}) > 1  # more than one machine
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     assert writer["readme_section"](readme, runs) == readme
-    assert all(run["machine"]["processor"] in readme for run in runs)
+    assert all(run["machine"]["processor"] in readme for run in runs if run["torch"])
 
 
 def test_the_drop_in_page_has_the_figures_that_were_measured():
