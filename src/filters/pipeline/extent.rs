@@ -16,10 +16,10 @@ const CACHED_BYTES: usize = 96 << 10;
 /// The same where every row passes for itself: then nothing but the row at hand is kept, and all its stages stay in the
 /// first level together.
 const PASSING_BYTES: usize = 24 << 10;
-/// The most kinds of strips of a row: one stands for all that nothing outside matters to.
-pub const KINDS: usize = 4;
 /// The same where sums run down the columns: of each row a few columns are in the first-level cache meanwhile.
 const RUNNING_BYTES: usize = 384 << 10;
+/// The most kinds of strips of a row: one stands for all that nothing outside matters to.
+pub const KINDS: usize = 4;
 /// Output rows of a tile, at least: neighbours compute some rows of the middle grid twice.
 const ROWS: usize = 64;
 /// How many tiles are enough for every thread to get its share.
