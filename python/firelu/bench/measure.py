@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import random
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -116,15 +117,18 @@ def in_turns(
     """Time the calls in turn, ``rounds`` times, and give all times of each in seconds, turn by turn.
 
     Many short turns: a shared machine is slow, and its memory fast, for a second at a time, and each call should meet
-    that as often as the others. A turn lasts ``target`` seconds and times a few calls together, again and again: the
+    that as often as the others. Each round has an order of its own: what a call leaves in the caches helps or hinders
+    the one after it. A turn lasts ``target`` seconds and times a few calls together, again and again: the
     first of them find the caches full of what the others left there. A call that has taken ``budget`` seconds is timed
     no more: one a hundred times slower needs no third digit.
     """
     repeats = {name: repeats_for(run, target / 8) for name, run in runs.items()}
     turns: dict[str, list[list[float]]] = {name: [] for name in runs}
     spent = dict.fromkeys(runs, 0.0)
+    order, shuffle = list(runs.items()), random.Random(0).shuffle
     for _ in range(rounds):
-        for name, run in runs.items():
+        shuffle(order)
+        for name, run in order:
             end, times = spent[name] + target, []
             while spent[name] < min(end, budget):
                 times.append(once(run, repeats[name]))
