@@ -15,7 +15,7 @@ from ._firelu import BoundOperator, Tensor, run_operator
 from .errors import ArgumentError, ShapeError
 from .functional import _lend_shape, _paddings, _pair, _square
 from .kernels import kaiser
-from .libraries import refuse
+from .operands import array, settled
 from .typing import Array, ArrayLike
 
 #: The kernel that changes nothing.
@@ -128,7 +128,7 @@ def _taps(kernel: Any, ratio: int, name: str) -> Any:
         return kaiser(0.5 / ratio, 0.6 / ratio, 6 * ratio // 2 * 2)
     if isinstance(kernel, Tensor):
         raise ArgumentError(f"filtered_snake: {name}: got firelu.Tensor, takes an array: taps get no gradient here")
-    taps = np.asarray(kernel)
+    taps = array("filtered_snake", name, kernel)
     if taps.ndim != 1 or taps.size < ratio:
         raise ShapeError(f"filtered_snake: {name}: got {taps.shape}, takes (K,) with at least {ratio} taps")
     return taps
@@ -182,11 +182,13 @@ def filtered_snake(
     """
     if isinstance(ratio, bool) or not isinstance(ratio, int) or ratio < 1:
         raise ArgumentError(f"filtered_snake: ratio: got {ratio!r}, takes a whole number from 1 on")
-    refuse("filtered_snake", "x", x)
-    signal: Any = x if isinstance(x, Tensor) else np.asarray(x)
+    given = {"ratio": ratio, "logscale": logscale, "border": border}
+    ratio, logscale, border = (settled("filtered_snake", *each) for each in given.items())
+    signal, alpha = array("filtered_snake", "x", x), array("filtered_snake", "alpha", alpha)
+    beta = None if beta is None else array("filtered_snake", "beta", beta)
+    fu, fd = _taps(up_kernel, ratio, "up_kernel"), _taps(down_kernel, ratio, "down_kernel")
     if signal.ndim < 2:
         raise ShapeError(f"filtered_snake: x: got {tuple(signal.shape)}, takes (..., C, T)")
-    fu, fd = _taps(up_kernel, ratio, "up_kernel"), _taps(down_kernel, ratio, "down_kernel")
     pads: Snake1dFilters = snake_paddings(fu.size, fd.size, ratio)
     numbers = (0.2, None, None, False, float(ratio))
     arguments = (
@@ -207,5 +209,5 @@ def filtered_snake(
         got = f"an array of {out.shape}" if isinstance(out, np.ndarray) else type(out).__name__
         takes = "None beside a tensor" if isinstance(x, Tensor) else f"an array of {signal.shape}"
         raise ShapeError(f"filtered_snake: out: got {got}, takes {takes}")
-    _FILTERED_ACT(inputs, arguments, np.expand_dims(out, -2))
+    _FILTERED_ACT(inputs, arguments, np.expand_dims(np.asarray(out), -2))
     return out

@@ -10,7 +10,7 @@ import numpy as np
 from ._firelu import Tensor, run_operator
 from .errors import ArgumentError, ShapeError
 from .functional import _lend_shape, upfirdn2d
-from .libraries import refuse
+from .operands import array, settled
 from .typing import Array, ArrayLike
 
 
@@ -48,19 +48,21 @@ def upfirdn1d(
     >>> firelu.upfirdn1d(numpy.array([1.0, 2.0, 3.0]), [1, 1], pad=(1, 0), border="edge")
     array([2., 3., 5.])
     """
+    given = {"up": up, "down": down, "pad": pad, "flip_kernel": flip_kernel, "gain": gain, "border": border}
+    up, down, pad, flip_kernel, gain, border = (settled("upfirdn1d", *each) for each in given.items())
     arguments = (up, down, padding(pad), flip_kernel, gain, border)
     if isinstance(x, Tensor):
         filtered: Tensor = _of_tensor(x, kernel, axis, arguments, out)
         return filtered
-    refuse("upfirdn1d", "x", x)
-    x = np.asarray(x)
-    axis, taps = place(axis, x.shape), _line(kernel)
+    x, taps = array("upfirdn1d", "x", x), _line(kernel)
+    axis = place(axis, x.shape)
     if out is not None and not (isinstance(out, np.ndarray) and out.ndim == x.ndim):
         raise ShapeError(f"upfirdn1d: out: got {_described(out)}, takes an array of the result's shape")
+    target = None if out is None else np.asarray(out)
     if x.ndim == 1 or x.size == 0:
         # A row of its own: beside it there may be no samples.
         rows = np.moveaxis(x, axis, -1)[..., None, :]
-        rows_out = None if out is None else np.moveaxis(out, axis, -1)[..., None, :]
+        rows_out = None if target is None else np.moveaxis(target, axis, -1)[..., None, :]
         result = _filter(rows, taps, arguments, along_rows=True, out=rows_out)
         return out if out is not None else np.moveaxis(result[..., 0, :], -1, axis)
     steps = [(abs(step) if length > 1 else x.itemsize * x.size, other) for other, (step, length) in _dimensions(x)]
@@ -69,7 +71,7 @@ def upfirdn1d(
     along_rows = steps[axis] <= nearest
     axes = (nearest[1], axis) if along_rows else (axis, nearest[1])
     view = np.moveaxis(x, axes, (-2, -1))
-    view_out = None if out is None else np.moveaxis(out, axes, (-2, -1))
+    view_out = None if target is None else np.moveaxis(target, axes, (-2, -1))
     result = _filter(view, taps, arguments, along_rows=along_rows, out=view_out)
     return out if out is not None else np.moveaxis(result, (-2, -1), axes)
 
@@ -85,9 +87,9 @@ def padding(pad: Any) -> tuple[int, int]:
 
 def place(axis: int, shape: Sequence[int]) -> int:
     """Give an axis counted from the first."""
-    if not isinstance(axis, int) or not -len(shape) <= axis < len(shape):
+    if isinstance(axis, bool) or not hasattr(axis, "__index__") or not -len(shape) <= axis < len(shape):
         raise ArgumentError(f"upfirdn1d: axis: got {axis!r}, takes an axis of {tuple(shape)}")
-    return axis % len(shape)
+    return int(axis) % len(shape)
 
 
 def in_two_dimensions(arguments: tuple[Any, ...], along_rows: bool) -> dict[str, Any]:
@@ -115,8 +117,7 @@ def _described(value: Any) -> str:
 
 
 def _line(kernel: Any) -> Any:
-    refuse("upfirdn1d", "kernel", kernel)
-    taps = kernel if isinstance(kernel, Tensor) else np.asarray(kernel)
+    taps = array("upfirdn1d", "kernel", kernel)
     if taps.ndim != 1:
         raise ShapeError(f"upfirdn1d: kernel: got {tuple(taps.shape)}, takes (K,)")
     if isinstance(taps, np.ndarray) and taps.dtype.kind in "biu":

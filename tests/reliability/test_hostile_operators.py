@@ -115,6 +115,57 @@ for size in (10, 3 * 10**6):
     assert all("takes (1,), the shape of" in line for line in (lines[1], lines[3]))
 
 
+@pytest.mark.parametrize("call", ["upfirdn1d", "filtered_snake"])
+def test_operands_and_numbers_that_resize_an_array_of_which_a_view_is_filtered(call):
+    """A view keeps no array from being resized: everything is converted before there is one."""
+    code = f"""
+import numpy, firelu
+size = 3 * 10**6
+def resizes(value, methods):
+    def method(self, *_, **__):
+        array.resize((1,) * array.ndim, refcheck=False)
+        return value
+    return type("Resizes", (), dict.fromkeys(methods, method))()
+def number(value):
+    return resizes(value, ["__index__" if isinstance(value, int) else "__float__"])
+def operand(length):
+    return resizes(numpy.full(length, 1 / length), ["__array__"])
+calls = {{
+    "upfirdn1d": [
+        lambda x, out: firelu.upfirdn1d(x, operand(1), out=out),
+        lambda x, out: firelu.upfirdn1d(x, numpy.ones(1), up=number(1), out=out),
+        lambda x, out: firelu.upfirdn1d(x, numpy.ones(1), down=number(1), out=out),
+        lambda x, out: firelu.upfirdn1d(x, numpy.ones(1), pad=(0, number(0)), out=out),
+        lambda x, out: firelu.upfirdn1d(x, numpy.ones(1), gain=number(1.0), out=out),
+        lambda x, out: firelu.upfirdn1d(x, numpy.ones(1), flip_kernel=number(1), out=out),
+    ],
+    "filtered_snake": [
+        lambda x, out: firelu.filtered_snake(x, operand(1), out=out),
+        lambda x, out: firelu.filtered_snake(x, numpy.ones(1), operand(1), out=out),
+        lambda x, out: firelu.filtered_snake(x, numpy.ones(1), up_kernel=operand(12), out=out),
+        lambda x, out: firelu.filtered_snake(x, numpy.ones(1), down_kernel=operand(12), out=out),
+        lambda x, out: firelu.filtered_snake(x, numpy.ones(1), logscale=number(1), out=out),
+    ],
+}}["{call}"]
+for each in calls:
+    for shape in [(1, size), (1, 1, size)]:
+        for chosen in "x", "out":
+            x, out = numpy.ones(shape), numpy.empty(shape)
+            array = x if chosen == "x" else out
+            try:
+                each(x, out)
+            except (firelu.ShapeError, firelu.ArgumentError) as error:
+                pass
+            else:
+                raise AssertionError((calls.index(each), shape, chosen))
+            assert array.size == 1
+            each(numpy.ones(shape), None)
+print("done")
+"""
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    assert (result.returncode, result.stdout) == (0, "done\n"), result.stderr
+
+
 def test_an_inference_that_resizes_an_operand():
     code = """
 import numpy, firelu
