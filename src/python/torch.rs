@@ -199,6 +199,17 @@ impl TorchOperator {
     /// Reads a positional call; `memory` tells whether addresses are asked for.
     fn bind<'py>(&self, torch: &Torch, arguments: &Bound<'py, PyTuple>, memory: bool) -> PyResult<Bindings<'py>> {
         let schema = &self.operator.schema;
+        // What converts a number may be a user's, and change a tensor: addresses are taken after it.
+        let taken = schema.inputs.iter().map(|spec| 1 + usize::from(spec.shape_only)).sum();
+        let mut rest = arguments.iter().skip(taken);
+        let given: SmallVec<[Bound<'py, PyAny>; 10]> = rest.by_ref().take(schema.args.len()).collect();
+        let args = self.recent.check(schema, &given)?;
+        let mut wanted = SmallVec::from_elem(true, schema.outputs.len());
+        if let Some(list) = rest.next() {
+            for (place, item) in wanted.iter_mut().zip(list.try_iter()?) {
+                *place = item?.is_truthy()?;
+            }
+        }
         let mut items = arguments.iter();
         let mut first = None;
         let mut inputs: SmallVec<[Option<Parts>; 4]> = SmallVec::new();
@@ -231,14 +242,6 @@ impl TorchOperator {
         for (parts, spec) in inputs.iter_mut().zip(&schema.inputs) {
             if let (Some(parts), true) = (parts, spec.shape_only) {
                 parts.device = device.unwrap_or_default();
-            }
-        }
-        let given: SmallVec<[Bound<'py, PyAny>; 10]> = items.by_ref().take(schema.args.len()).collect();
-        let args = self.recent.check(schema, &given)?;
-        let mut wanted = SmallVec::from_elem(true, schema.outputs.len());
-        if let Some(list) = items.next() {
-            for (place, item) in wanted.iter_mut().zip(list.try_iter()?) {
-                *place = item?.is_truthy()?;
             }
         }
         Ok(Bindings { inputs, args, wanted, first })

@@ -71,6 +71,30 @@ def test_a_module_with_a_slope_to_learn_is_refused_where_it_is_used():
         module(X)
 
 
+def test_a_number_that_frees_a_tensor():
+    """It is read before the tensor's address is."""
+    code = """
+import torch, firelu, firelu.torch as ft
+class Frees:
+    def __float__(self):
+        x.untyped_storage().resize_(0)
+        return 0.5
+kernel = torch.ones(1, 1)
+for call in (
+    lambda: ft.leaky_relu(x, Frees()),
+    lambda: ft.fused_leaky_relu(x, None, 0.2, Frees()),
+    lambda: ft.upfirdn2d(x, kernel, gain=Frees()),
+):
+    x = torch.ones(1, 1, 1000, 3000)
+    try:
+        call()
+    except (firelu.ArgumentError, RuntimeError, TypeError) as error:
+        print("refused")
+"""
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    assert (result.returncode, result.stdout.split()) == (0, ["refused"] * 3), result.stderr
+
+
 def test_a_compiled_call_refuses_a_number_to_learn():
     torch._dynamo.reset()
     learnt = torch.nn.Parameter(torch.tensor(0.5))
