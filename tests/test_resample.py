@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from checks import assert_same_bits, widen
 from hypothesis import given
+from numpy.lib.stride_tricks import as_strided
 
 BORDERS = ["reflect", "symmetric", "edge", "wrap", "constant"]
 FACTORS = [(1, 2), (1, 3), (2, 3), (3, 2), (2, 1), (4, 1), (5, 4), (19, 17), (40, 37), (1, 7)]
@@ -271,6 +272,8 @@ def test_bad_calls_change_nothing():
         (firelu.ShapeError, lambda: firelu.resample(x, 1, 2, out=[1])),
         (firelu.ArgumentError, lambda: firelu.resample(x, 1, 2, out=frozen)),
         (firelu.ArgumentError, lambda: firelu.resample(x, 1, 2, out=x[:4, :4])),
+        (firelu.ArgumentError, lambda: firelu.resample(x, 1, 2, out=as_strided(out, (4, 4), (4, 4)))),
+        (firelu.ArgumentError, lambda: firelu.resample(x, 1, 2, out=as_strided(out, (4, 4), (16, 0)))),
         (firelu.ArgumentError, lambda: firelu.resize(x, (0, 4))),
         (firelu.ArgumentError, lambda: firelu.resize(x, (4, 4, 4))),
         (firelu.ArgumentError, lambda: firelu.resize(x, (0.5, 0.5))),

@@ -64,6 +64,21 @@ class TestOtherLibraries:
         ):
             firelu.filtered_snake(x, np.ones(1), down_kernel=taps)
 
+    def test_functions_without_a_gradient_refuse_tensors_that_require_one(self):
+        image, taps = (firelu.Tensor(np.full(s, 0.5), requires_grad=True) for s in ((2, 2), 2))
+        for call in (
+            lambda: firelu.resample(image, 2),
+            lambda: firelu.resize(image, 2),
+            lambda: firelu.pyramid(image, 2),
+            lambda: firelu.resample(image.numpy(), 2, kernel=taps),
+            lambda: firelu.make_kernel(taps),
+        ):
+            with pytest.raises(
+                firelu.ArgumentError, match=r"got a firelu\.Tensor that requires a gradient, takes an array"
+            ):
+                call()
+        np.testing.assert_array_equal(firelu.resample(firelu.Tensor(np.ones((2, 2))), 2), np.ones((4, 4)))
+
     def test_what_is_copied_on_purpose_is_accepted(self):
         torch = pytest.importorskip("torch")
         workspace = firelu.Workspace()

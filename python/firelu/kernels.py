@@ -19,6 +19,7 @@ import numpy as np
 from ._firelu import Tensor
 from .errors import ArgumentError, ShapeError
 from .functional import _pair, upfirdn2d
+from .operands import without_gradient
 from .resampling.prototypes import taps_by_name
 from .typing import Array, ArrayLike, NumpyArray
 
@@ -151,6 +152,7 @@ def make_kernel(taps: ArrayLike, *, normalize: bool = True, gain: float = 1.0) -
     array([[0.25, 0.25],
            [0.25, 0.25]], dtype=float32)
     """
+    without_gradient("make_kernel", "taps", taps)
     try:
         kernel = np.asarray(taps, np.float64)
     except (TypeError, ValueError) as error:

@@ -10,6 +10,7 @@ import numpy as np
 
 from .. import _firelu
 from ..errors import ArgumentError, DTypeError, ShapeError
+from ..operands import without_gradient
 from ..typing import ArrayLike, NumpyArray
 from .bands import Filters, resample_tile
 from .borders import border_name
@@ -169,6 +170,7 @@ def as_array(operator: str, x: Any) -> NumpyArray:
     if package in ("torch", "dask"):
         use = f"firelu.{package}.{'pyramid' if (operator, package) == ('pyramid', 'dask') else 'resample'}"
         raise DTypeError(f"{operator}: x: got a {package} array, takes a numpy array: use {use}")
+    without_gradient(operator, "x", x)
     try:
         array = np.asarray(x)
     except ValueError as error:
@@ -263,5 +265,9 @@ def _check_out(out: Any, x: NumpyArray, shape: tuple[int, ...]) -> None:
         raise ShapeError(f"resample: out: got {got}, takes an array of {x.dtype} {shape}")
     if not out.flags.writeable:
         raise ArgumentError("resample: out: got a read-only array, takes one that can be written to")
+    if _firelu.may_share_elements(out):
+        raise ArgumentError(
+            "resample: out: got elements that share memory, takes an array whose elements have their own"
+        )
     if np.may_share_memory(out, x):
         raise ArgumentError("resample: out: got memory of x, takes memory of its own")

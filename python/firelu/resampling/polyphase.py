@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import ArgumentError, ShapeError
+from ..operands import without_gradient
 from .prototypes import phase_sums, taps_by_name
 
 # How far the sums of a kernel's phases may differ before the result shows a grid: half a level of eight bits.
@@ -53,6 +54,7 @@ def make_polyphase(operator: str, kernel: Any, up: int, down: int) -> Polyphase:
     up, down = up // divisor, down // divisor
     if isinstance(kernel, str):
         return Polyphase(up, down, *taps_by_name(operator, kernel, up, down))
+    without_gradient(operator, "kernel", kernel)
     try:
         taps = np.array(kernel, np.float64)
     except (TypeError, ValueError) as error:

@@ -6,13 +6,14 @@ mod layout;
 use firelu_guarded::guarded;
 use firelu_resampling::axis::Filter;
 use firelu_resampling::{Pair, Request, Sample, Single, run};
-use numpy::{PyArrayDescr, PyArrayDescrMethods, PyReadonlyArray1, PyUntypedArray};
+use numpy::{PyArrayDescr, PyArrayDescrMethods, PyReadonlyArray1, PyUntypedArray, PyUntypedArrayMethods};
 use pyo3::prelude::*;
 
 use super::errors::raise;
 use super::{arrays, entry};
 use crate::core::dtype::{BFloat16, Float16};
 use crate::core::error::Result;
+use crate::core::shape::may_self_overlap;
 use firelu_filters::border::Border;
 use layout::{memory, refuse, request};
 
@@ -92,8 +93,16 @@ fn new_array<'py>(shape: Vec<usize>, dtype: Bound<'py, PyArrayDescr>) -> PyResul
     arrays::new_array_of(dtype, &shape)
 }
 
+/// Whether two elements of an array may share memory.
+#[guarded]
+#[pyfunction]
+fn may_share_elements(array: &Bound<'_, PyUntypedArray>) -> bool {
+    may_self_overlap(array.shape(), array.strides(), array.dtype().itemsize())
+}
+
 /// Adds the functions to the module.
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(new_array, module)?)?;
+    module.add_function(wrap_pyfunction!(may_share_elements, module)?)?;
     module.add_function(wrap_pyfunction!(resample_tile, module)?)
 }
