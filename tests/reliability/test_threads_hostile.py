@@ -183,6 +183,26 @@ def test_one_no_grad_serves_many_threads_and_nests():
     in_threads(8, work)
 
 
+def test_one_no_grad_is_left_in_the_order_in_which_it_was_entered():
+    """Not as a stack is: the thread that entered first leaves first."""
+    shared = firelu.no_grad()
+    first_in, second_in, first_out = threading.Event(), threading.Event(), threading.Event()
+
+    def work(index):
+        if index == 1:
+            first_in.wait(60)
+        try:
+            with shared:
+                (second_in if index else first_in).set()
+                (first_out if index else second_in).wait(60)
+                assert not is_recording()
+        finally:
+            first_out.set()
+        assert is_recording()
+
+    in_threads(2, work)
+
+
 def test_one_no_grad_serves_many_tasks():
     shared = firelu.no_grad()
 
