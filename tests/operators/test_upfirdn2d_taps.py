@@ -69,3 +69,16 @@ def test_whole_numbers_are_taken_from_a_list_alone():
     assert firelu.upfirdn2d(np.ones((4, 4), np.float32), [1, 2]).tolist() == [[9.0] * 3] * 3
     with pytest.raises(firelu.DTypeError, match="UpFirDn2d: K: got int64"):
         firelu.upfirdn2d(np.ones((4, 4), np.float32), np.array([1, 2]))
+
+
+@pytest.mark.parametrize("shape", [(1, 2), (2, 1), (2, 2)])
+def test_a_tap_that_the_gain_makes_infinite_leaves_alone_what_it_does_not_meet(shape):
+    """A zero between two samples is never multiplied, by no tap."""
+    taps = np.full(shape, 0.5, np.float32)
+    taps[0, 0] = 2e38
+    result = firelu.upfirdn2d(np.ones((3, 3), np.float32), taps, up=3, pad=(0, 0), gain=4.0)
+    inserted = np.ones(result.shape, bool)
+    for row, column in np.ndindex(*shape):
+        inserted[row::3, column::3] = False
+    np.testing.assert_array_equal(result[inserted], 0)
+    assert np.isposinf(result).sum() == 9

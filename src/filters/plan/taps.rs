@@ -100,10 +100,10 @@ pub fn factor<C: Compute>(values: &[f64], columns: usize, gain: f64) -> Option<F
     }
     if values.len() == columns {
         // One row is along x alone: its taps stay what they are, and a sum along a row has the bits of one along a column.
-        return Some((
-            values.iter().map(|value| C::from_f64(value * gain)).collect(),
-            SmallVec::from_elem(C::from_f64(1.0), 1),
-        ));
+        let along_x: SmallVec<[C; 16]> = values.iter().map(|value| C::from_f64(value * gain)).collect();
+        // A phase without a tap would multiply by zero what a tap that the gain has made infinite left.
+        let is_finite = along_x.iter().all(|tap| tap.to_f64().is_finite());
+        return is_finite.then(|| (along_x, SmallVec::from_elem(C::from_f64(1.0), 1)));
     }
     // A factor that is subnormal in the compute type has lost digits that the products need.
     let smallest = if C::DTYPE == DType::Float64 { f64::MIN_POSITIVE } else { f64::from(f32::MIN_POSITIVE) };
