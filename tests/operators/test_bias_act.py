@@ -93,6 +93,33 @@ def test_parts_of_a_row_have_the_bits_of_the_row(act):
         assert firelu.bias_act(x[start:], None, act).tobytes() == whole[start:].tobytes()
 
 
+@pytest.fixture
+def small_cache():
+    """A last-level cache that small arrays exceed."""
+    firelu.set_non_temporal_bytes(1 << 16)
+    yield
+    firelu.set_non_temporal_bytes(None)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("settings", [{}, {"gain": 1.3, "clamp": 2.0}], ids=["plain", "scaled"])
+@pytest.mark.parametrize("act", ["lrelu", "tanh"])
+def test_rows_past_the_caches_have_the_same_bits_wherever_they_start(small_cache, cpu_level, act, settings, dtype):
+    x, bias = numbers((2, 3, 4001), dtype), numbers(3, dtype, 1)
+    # Each channel alone is so small that it is not streamed.
+    parts = [firelu.bias_act(x[:1, i : i + 1], bias[i : i + 1], act, **settings) for i in range(3)]
+    parts += [firelu.bias_act(x[1:, i : i + 1], bias[i : i + 1], act, **settings) for i in range(3)]
+    expected = b"".join(part.tobytes() for part in parts)
+    for offset in (0, 1, 9):
+        memory = np.full(x.nbytes + 256, 0x5A, np.uint8)
+        start = -memory.ctypes.data % 64 + 64 + offset * dtype.itemsize
+        out = memory[start : start + x.nbytes].view(dtype).reshape(x.shape)
+        firelu.bias_act(x, bias, act, out=out, **settings)
+        assert out.tobytes() == expected
+        assert (memory[:start] == 0x5A).all()
+        assert (memory[start + x.nbytes :] == 0x5A).all()
+
+
 def test_derivatives_at_the_corners():
     at_zero = {"relu": 0.0, "lrelu": 0.3, "elu": 1.0, "selu": LAMBDA}
     for act, slope in at_zero.items():

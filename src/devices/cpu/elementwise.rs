@@ -252,11 +252,11 @@ pub(crate) unsafe fn contiguous<T: SimdElement, F: Formula<T::Compute, N>, const
     streaming: bool,
 ) {
     if F::COMPUTES_MUCH {
-        let is_direct = T::DTYPE == T::Compute::DTYPE && !streaming;
+        let is_direct = T::DTYPE == T::Compute::DTYPE;
         let direct = if is_direct { target.cast() } else { std::ptr::null_mut() };
         // SAFETY: the caller's promise; rows are stored where their elements stand.
         return unsafe {
-            staged::for_each_row(level, formula, (pointers, last), count, direct, |row, start, length| {
+            staged::for_each_row(level, formula, (pointers, last), count, (direct, streaming), |row, start, length| {
                 if !is_direct {
                     let target = target.add(start);
                     contiguous(level, &Identity, [std::ptr::null()], Last::Wide(row), target, length, streaming);

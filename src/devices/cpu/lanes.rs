@@ -66,8 +66,8 @@ impl<T: SimdElement, const N: usize> Run<T, N> {
         if F::COMPUTES_MUCH {
             // SAFETY: the caller's promise, for each row of the run.
             return unsafe {
-                let operands = (self.pointers, self.last);
-                staged::for_each_row(level, formula, operands, count, std::ptr::null_mut(), |row, start, length| {
+                let (operands, nowhere) = ((self.pointers, self.last), (std::ptr::null_mut(), false));
+                staged::for_each_row(level, formula, operands, count, nowhere, |row, start, length| {
                     self.of_row(row, start).add_to_lanes(level, &Identity, lanes, first + start, length);
                 })
             };
@@ -97,8 +97,8 @@ impl<T: SimdElement, const N: usize> Run<T, N> {
         if F::COMPUTES_MUCH {
             // SAFETY: the caller's promise, for each row of the run.
             return unsafe {
-                let operands = (self.pointers, self.last);
-                staged::for_each_row(level, formula, operands, count, std::ptr::null_mut(), |row, start, length| {
+                let (operands, nowhere) = ((self.pointers, self.last), (std::ptr::null_mut(), false));
+                staged::for_each_row(level, formula, operands, count, nowhere, |row, start, length| {
                     self.of_row(row, start).add_to_totals(level, &Identity, totals.add(start), length);
                 })
             };

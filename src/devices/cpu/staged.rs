@@ -5,7 +5,7 @@
 use std::mem::MaybeUninit;
 
 use crate::features::Level;
-use crate::simd::element::{MOST_LANES, lanes_of};
+use crate::simd::element::{LINE, MOST_LANES, lanes_of};
 use crate::simd::{Formula, Lane, Several};
 use crate::sources::{Last, PIECE, SimdElement};
 use firelu_core::dtype::{Compute, Element};
@@ -21,7 +21,7 @@ impl<C: Compute> Formula<C, 1> for Identity {
 }
 
 /// Makes the formula's results for `count` elements, a row of at most [`PIECE`] at a time, and hands each row to
-/// `store(row, start, length)`. Rows are made at `direct` unless that is null.
+/// `store(row, start, length)`. Rows are made at `direct` unless that is null, past the caches where it is `streaming`.
 ///
 /// # Safety
 /// `count` elements must be readable at each source and writable at `direct`, at any alignment.
@@ -30,7 +30,7 @@ pub unsafe fn for_each_row<T: SimdElement, const N: usize>(
     formula: &impl Formula<T::Compute, N>,
     (pointers, last): ([*const T; N], Last<T::Compute>),
     count: usize,
-    direct: *mut T::Compute,
+    (direct, streaming): (*mut T::Compute, bool),
     mut store: impl FnMut(*const T::Compute, usize, usize),
 ) {
     let mut room = [const { [const { MaybeUninit::<T::Compute>::uninit() }; PIECE] }; N];
@@ -38,8 +38,14 @@ pub unsafe fn for_each_row<T: SimdElement, const N: usize>(
     if let Last::Constant(value) = last {
         room[N - 1][..count.min(PIECE)].fill(MaybeUninit::new(value));
     }
-    for start in (0..count).step_by(PIECE) {
-        let length = PIECE.min(count - start);
+    // Lines are written whole, so streaming starts at the first that begins inside the run.
+    let misaligned = direct as usize % LINE;
+    let streaming = streaming && !direct.is_null() && misaligned.is_multiple_of(size_of::<T>());
+    let head = if streaming && misaligned != 0 { (LINE - misaligned) / size_of::<T>() } else { 0 };
+    let mut start = 0;
+    while start < count {
+        let (most, streaming) = if start < head { (head, false) } else { (PIECE, streaming) };
+        let length = most.min(count - start);
         let mut rows = [std::ptr::null::<T::Compute>(); N];
         for (place, row) in rows.iter_mut().enumerate() {
             let own = room[place].as_mut_ptr().cast::<T::Compute>();
@@ -54,10 +60,13 @@ pub unsafe fn for_each_row<T: SimdElement, const N: usize>(
                 }
             };
         }
-        let target = if direct.is_null() { result.as_mut_ptr().cast() } else { direct.wrapping_add(start) };
-        // SAFETY: every row has `length` numbers, and the result holds `PIECE`.
-        unsafe { row::<T, N>(level, formula, rows, target, length) };
+        let own = result.as_mut_ptr().cast();
+        let target = if direct.is_null() { own } else { direct.wrapping_add(start) };
+        let between = if streaming { own } else { target };
+        // SAFETY: every row has `length` numbers, and the result holds `PIECE`; lines end where a piece does.
+        unsafe { row_by_way_of::<T, N>(level, formula, rows, between, (target, length, streaming)) };
         store(target, start, length);
+        start += length;
     }
 }
 
@@ -82,34 +91,54 @@ pub unsafe fn row<T: SimdElement, const N: usize>(
     target: *mut T::Compute,
     count: usize,
 ) {
+    // SAFETY: the caller's promise.
+    unsafe { row_by_way_of::<T, N>(level, formula, sources, target, (target, count, false)) }
+}
+
+/// One row, streamed or not. What is scaled stands between, which may be the target unless that is streamed.
+///
+/// # Safety
+/// As [`row`]; `count` numbers must be writable between, and a target that is streamed begins a line.
+unsafe fn row_by_way_of<T: SimdElement, const N: usize>(
+    level: Level,
+    formula: &impl Formula<T::Compute, N>,
+    sources: [*const T::Compute; N],
+    between: *mut T::Compute,
+    (target, count, streaming): (*mut T::Compute, usize, bool),
+) {
     // SAFETY: the caller's promise; what was written is read.
     unsafe {
-        rows::<T, N, 1>(level, &Single(formula), sources, [target], count);
-        if let Some(scaling) = formula.scaling() {
-            rows::<T, 1, 1>(level, &Single(&scaling), [target.cast_const()], [target], count);
+        match formula.scaling() {
+            None => rows::<T, N, 1>(level, &Single(formula), sources, [target], (count, streaming)),
+            Some(scaling) => {
+                rows::<T, N, 1>(level, &Single(formula), sources, [between], (count, false));
+                rows::<T, 1, 1>(level, &Single(&scaling), [between.cast_const()], [target], (count, streaming));
+            }
         }
     }
 }
 
-/// A row of each result.
+/// A row of each result, streamed or not.
 ///
 /// # Safety
 /// `count` numbers must be readable at each source and writable at each target, which may be a source; targets share
-/// no memory.
+/// no memory, and those that are streamed begin a line.
 pub unsafe fn rows<T: SimdElement, const N: usize, const M: usize>(
     level: Level,
     formula: &impl Several<T::Compute, N, M>,
     sources: [*const T::Compute; N],
     targets: [*mut T::Compute; M],
-    count: usize,
+    (count, streaming): (usize, bool),
 ) {
     // SAFETY: the caller's promise; levels were detected.
     unsafe {
         match level {
             #[cfg(target_arch = "x86_64")]
-            Level::Avx512 => registers::avx512::<T, N, M>(formula, sources, targets, count),
+            Level::Avx512 => registers::avx512::<T, N, M>(formula, sources, targets, (count, streaming)),
             #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
-            Level::Avx2 | Level::Neon => registers::avx2_or_neon::<T, N, M>(formula, sources, targets, count),
+            Level::Avx2 | Level::Neon => {
+                registers::avx2_or_neon::<T, N, M>(formula, sources, targets, (count, streaming))
+            }
             _ => {
                 for i in 0..count {
                     let results = formula.apply(sources.map(|row| row.add(i).read_unaligned()));
@@ -173,8 +202,9 @@ pub unsafe fn widen<T: SimdElement>(level: Level, source: *const T, target: *mut
 
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 mod registers {
-    use crate::simd::element::{MOST_LANES, SimdElement, lanes_of};
-    use crate::simd::{Fused, Row, Several};
+    use crate::simd::element::{AHEAD, LINE, MOST_LANES, SimdElement, lanes_of};
+    use crate::simd::together::Together;
+    use crate::simd::{Fused, Row, Several, prefetch};
     use firelu_core::dtype::Compute;
 
     /// # Safety
@@ -184,22 +214,13 @@ mod registers {
         formula: &impl Several<C, N, M>,
         sources: [*const C; N],
         targets: [*mut C; M],
-        count: usize,
+        (count, streaming): (usize, bool),
     ) {
-        let mut done = 0;
-        // SAFETY: every access is to numbers below `count`. No closures: one would not have the caller's instruction set.
+        // SAFETY: every access is to numbers below `count`, and lines end where registers do that are streamed together.
+        // No closures: one would not have the caller's instruction set.
         unsafe {
-            while done + R::LANES <= count {
-                let mut registers = [R::load(sources[0].add(done)); N];
-                for place in 1..N {
-                    registers[place] = R::load(sources[place].add(done));
-                }
-                let results = formula.apply(registers);
-                for place in 0..M {
-                    results[place].store(targets[place].add(done));
-                }
-                done += R::LANES;
-            }
+            let done = whole::<C, Together<R>, N, M>(formula, sources, targets, 0, (count, streaming));
+            let mut done = whole::<C, R, N, M>(formula, sources, targets, done, (count, false));
             while done < count {
                 let mut numbers = [Fused(sources[0].add(done).read_unaligned()); N];
                 for place in 1..N {
@@ -214,6 +235,46 @@ mod registers {
         }
     }
 
+    /// As many registers as there are from `done` on; says where they end.
+    ///
+    /// # Safety
+    /// As [`rows`].
+    #[inline(always)]
+    unsafe fn whole<C: Compute, R: Row<C>, const N: usize, const M: usize>(
+        formula: &impl Several<C, N, M>,
+        sources: [*const C; N],
+        targets: [*mut C; M],
+        mut done: usize,
+        (count, streaming): (usize, bool),
+    ) -> usize {
+        // SAFETY: the caller's promise.
+        unsafe {
+            while done + R::LANES <= count {
+                let mut registers = [R::load(sources[0].add(done)); N];
+                for place in 1..N {
+                    registers[place] = R::load(sources[place].add(done));
+                }
+                let results = formula.apply(registers);
+                for place in 0..M {
+                    if streaming {
+                        results[place].stream(targets[place].add(done));
+                    } else {
+                        results[place].store(targets[place].add(done));
+                    }
+                }
+                if streaming {
+                    for source in sources {
+                        for line in 0..R::LANES * size_of::<C>() / LINE {
+                            prefetch(source.add(done).cast(), AHEAD + line * LINE);
+                        }
+                    }
+                }
+                done += R::LANES;
+            }
+        }
+        done
+    }
+
     /// # Safety
     /// A level with registers was detected; else as [`super::rows`].
     #[cfg_attr(target_arch = "x86_64", target_feature(enable = "avx2,fma,f16c"))]
@@ -221,10 +282,10 @@ mod registers {
         formula: &impl Several<T::Compute, N, M>,
         sources: [*const T::Compute; N],
         targets: [*mut T::Compute; M],
-        count: usize,
+        (count, streaming): (usize, bool),
     ) {
         // SAFETY: the caller's promise.
-        unsafe { rows::<T::Compute, T::Register, N, M>(formula, sources, targets, count) }
+        unsafe { rows::<T::Compute, T::Register, N, M>(formula, sources, targets, (count, streaming)) }
     }
 
     /// # Safety
@@ -235,10 +296,10 @@ mod registers {
         formula: &impl Several<T::Compute, N, M>,
         sources: [*const T::Compute; N],
         targets: [*mut T::Compute; M],
-        count: usize,
+        (count, streaming): (usize, bool),
     ) {
         // SAFETY: the caller's promise.
-        unsafe { rows::<T::Compute, T::Wide, N, M>(formula, sources, targets, count) }
+        unsafe { rows::<T::Compute, T::Wide, N, M>(formula, sources, targets, (count, streaming)) }
     }
 
     /// # Safety

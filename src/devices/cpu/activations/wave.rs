@@ -84,7 +84,7 @@ impl<C: SimdElement<Compute = C> + Compute> Wave<C> {
         let mut terms = [const { [const { MaybeUninit::<C>::uninit() }; PIECE] }; 2];
         let [by_frequency, by_divisor] = terms.each_mut().map(|row| row[..count].as_mut_ptr().cast::<C>());
         // SAFETY: the caller's promise; the terms have room for the piece, as was checked.
-        unsafe { staged::rows::<C, 2, 3>(level, self, sources, [target, by_frequency, by_divisor], count) };
+        unsafe { staged::rows::<C, 2, 3>(level, self, sources, [target, by_frequency, by_divisor], (count, false)) };
         for (lanes, row) in sums.iter_mut().zip([by_frequency, by_divisor]) {
             // SAFETY: so many terms were written.
             add_row_to_lanes(level, unsafe { std::slice::from_raw_parts(row, count) }, lanes, first);

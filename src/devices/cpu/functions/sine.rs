@@ -119,7 +119,8 @@ fn any_size<C: Compute>(z: C) -> Angle<Fused<C>> {
         return Angle { sine_squared: Fused(z - z), sine_of_double: Fused(z - z) };
     }
     let (r, low, is_odd) = large(z);
-    of_reduced(Fused(r), Fused(low), |odd, even| if is_odd { odd } else { even })
+    let [even, odd] = of_reduced(Fused(r), Fused(low));
+    if is_odd { odd } else { even }
 }
 
 #[inline(always)]
@@ -137,12 +138,16 @@ fn small<C: Compute, L: Lane<C>>(z: L) -> Angle<L> {
     let of_product = r.sub(upper);
     let lost = upper.sub(r.sub(of_product)).add(product.sub(of_product));
     let low = lost.add(n.mul_add(third, product_low));
-    of_reduced(r, low, |odd, even| moved.where_odd(odd, even))
+    let [even, odd] = of_reduced(r, low);
+    Angle {
+        sine_squared: moved.where_odd(odd.sine_squared, even.sine_squared),
+        sine_of_double: moved.where_odd(odd.sine_of_double, even.sine_of_double),
+    }
 }
 
-/// The sines of a reduced angle with its rounding error, of which `choose` knows whether the quotient was odd.
+/// The sines of a reduced angle with its rounding error, for an even quotient and for an odd one.
 #[inline(always)]
-fn of_reduced<C: Compute, L: Lane<C>>(r: L, low: L, choose: impl Fn(L, L) -> L) -> Angle<L> {
+fn of_reduced<C: Compute, L: Lane<C>>(r: L, low: L) -> [Angle<L>; 2] {
     let one = number(r, 1.0);
     let (square, double) = (r.mul(r), r.add(r));
     let fourth = square.mul(square);
@@ -160,7 +165,8 @@ fn of_reduced<C: Compute, L: Lane<C>>(r: L, low: L, choose: impl Fn(L, L) -> L) 
     let (first, others) = of::<C, _>(DOUBLE32, DOUBLE64).split_first().expect("there are coefficients");
     let known = cube.mul(square).mul_add(polynomial(square, fourth, others), sine_low);
     let sine = double.add(cube.mul_add(number(r, *first), known));
-    Angle { sine_squared: choose(cosine_squared, sine_squared), sine_of_double: choose(negative(sine), sine) }
+    let even = Angle { sine_squared, sine_of_double: sine };
+    [even, Angle { sine_squared: cosine_squared, sine_of_double: negative(sine) }]
 }
 
 /// A large finite angle less the nearest multiple of π/2, with the rounding error, and whether that multiple is odd.

@@ -68,7 +68,7 @@ lane!(
 );
 
 macro_rules! row {
-    ($register:ident, $number:ty, $lanes:literal, $load:ident, $store:ident) => {
+    ($register:ident, $number:ty, $lanes:literal, $load:ident, $store:ident, $stream:ident) => {
         impl Row<$number> for $register {
             const LANES: usize = $lanes;
             #[inline(always)]
@@ -81,11 +81,16 @@ macro_rules! row {
                 // SAFETY: the caller's promise.
                 unsafe { $store(target, self.0) }
             }
+            #[inline(always)]
+            unsafe fn stream(self, target: *mut $number) {
+                // SAFETY: the caller's promise.
+                unsafe { $stream(target, self.0) }
+            }
         }
     };
 }
-row!(F32x8, f32, 8, _mm256_loadu_ps, _mm256_storeu_ps);
-row!(F64x4, f64, 4, _mm256_loadu_pd, _mm256_storeu_pd);
+row!(F32x8, f32, 8, _mm256_loadu_ps, _mm256_storeu_ps, _mm256_stream_ps);
+row!(F64x4, f64, 4, _mm256_loadu_pd, _mm256_storeu_pd, _mm256_stream_pd);
 
 /// The three methods that do not depend on how an element is stored.
 macro_rules! wide {

@@ -89,6 +89,8 @@ pub mod avx512;
 pub mod element;
 #[cfg(target_arch = "aarch64")]
 pub mod neon;
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+pub mod together;
 
 #[cfg(target_arch = "x86_64")]
 pub use avx2::{prefetch, prefetch_later};
@@ -277,6 +279,16 @@ pub trait Row<C: Compute>: Lane<C> {
     /// # Safety
     /// `LANES` numbers are writable.
     unsafe fn store(self, target: *mut C);
+
+    /// Stores past the caches, where the processor can.
+    ///
+    /// # Safety
+    /// As `store`, and the address is aligned to a cache line.
+    #[inline(always)]
+    unsafe fn stream(self, target: *mut C) {
+        // SAFETY: the caller's promise.
+        unsafe { self.store(target) }
+    }
 }
 
 /// What an element-wise operator computes of `N` operands.
