@@ -13,19 +13,19 @@ template <typename C> struct Gradient {
 
 #define VECTOR(suffix, T)                                                                                              \
     extern "C" __global__ void __launch_bounds__(THREADS) leaky_relu_##suffix(MapParameters p) {                       \
-        map_vectors<T, 1>(p, Forward<Compute<T>>{Compute<T>(p.scalar)});                                               \
+        map_vectors<T, 1>(p, Forward<Compute<T>>{Compute<T>(p.scalars[0])});                                           \
     }                                                                                                                  \
     extern "C" __global__ void __launch_bounds__(THREADS) leaky_relu_gradient_##suffix(MapParameters p) {              \
-        map_vectors<T, 2>(p, Gradient<Compute<T>>{Compute<T>(p.scalar)});                                              \
+        map_vectors<T, 2>(p, Gradient<Compute<T>>{Compute<T>(p.scalars[0])});                                          \
     }
 #define STRIDED(suffix, T, width, Index)                                                                               \
     extern "C" __global__ void __launch_bounds__(THREADS)                                                              \
         leaky_relu_strided_##suffix##_##width(StridedMapParameters p) {                                                \
-        map_strided<T, Index, 1>(p, Forward<Compute<T>>{Compute<T>(p.scalar)});                                        \
+        map_strided<T, Index, 1>(p, Forward<Compute<T>>{Compute<T>(p.scalars[0])});                                    \
     }                                                                                                                  \
     extern "C" __global__ void __launch_bounds__(THREADS)                                                              \
         leaky_relu_gradient_strided_##suffix##_##width(StridedMapParameters p) {                                       \
-        map_strided<T, Index, 2>(p, Gradient<Compute<T>>{Compute<T>(p.scalar)});                                       \
+        map_strided<T, Index, 2>(p, Gradient<Compute<T>>{Compute<T>(p.scalars[0])});                                   \
     }
 
 FOR_EACH_TYPE(VECTOR)

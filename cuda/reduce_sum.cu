@@ -129,11 +129,11 @@ __device__ __forceinline__ void finish_columns(const FinishParameters &p) {
 
 #define VECTOR(suffix, T)                                                                                              \
     extern "C" __global__ void __launch_bounds__(THREADS) scale_##suffix(MapParameters p) {                            \
-        map_vectors<T, 1>(p, Scale<Compute<T>>{Compute<T>(p.scalar)});                                                 \
+        map_vectors<T, 1>(p, Scale<Compute<T>>{Compute<T>(p.scalars[0])});                                             \
     }
 #define STRIDED(suffix, T, width, Index)                                                                               \
     extern "C" __global__ void __launch_bounds__(THREADS) scale_strided_##suffix##_##width(StridedMapParameters p) {   \
-        map_strided<T, Index, 1>(p, Scale<Compute<T>>{Compute<T>(p.scalar)});                                          \
+        map_strided<T, Index, 1>(p, Scale<Compute<T>>{Compute<T>(p.scalars[0])});                                      \
     }                                                                                                                  \
     extern "C" __global__ void __launch_bounds__(THREADS)                                                              \
         reduce_sum_by_thread_##suffix##_##width(ReduceSumParameters p) {                                               \

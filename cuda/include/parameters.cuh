@@ -18,9 +18,9 @@ struct MapParameters {
     u64 output;
     u64 inputs[2];
     i64 count;
-    double scalar;          // what the kernel's formula takes it for, such as a slope
+    double scalars[2];      // what the kernel's formula takes them for, such as a slope or two limits
 };
-static_assert(sizeof(MapParameters) == 40, "mirrored by the host");
+static_assert(sizeof(MapParameters) == 48, "mirrored by the host");
 
 // Sizes and strides of up to four operands over one index space, slowest dimension first.
 struct Layout {
@@ -37,10 +37,10 @@ static_assert(sizeof(Layout) == 400, "mirrored by the host");
 struct StridedMapParameters {
     u64 output;
     u64 inputs[2];
-    double scalar;
+    double scalars[2];
     Layout layout;
 };
-static_assert(sizeof(StridedMapParameters) == 432, "mirrored by the host");
+static_assert(sizeof(StridedMapParameters) == 440, "mirrored by the host");
 
 // output[k] = factor * sum over m of partials[(m / inner) * outer_stride + m % inner + k * stride].
 struct FinishParameters {

@@ -41,13 +41,13 @@ pub fn strided_blocks(count: i64) -> u64 {
 }
 
 /// Launches `name_<type>` or `name_strided_<type>_<width>` with one or two inputs of the output's shape, or broadcast to
-/// it by strides of 0. `scalar` is what the kernel's formula takes it for.
+/// it by strides of 0. `scalars` are what the kernel's formula takes them for, zero where it reads none.
 pub fn launch<const INPUTS: usize>(
     context: &'static Context,
     (module, name): (&Module, &str),
     output: &Parts,
     inputs: [&Parts; INPUTS],
-    scalar: f64,
+    scalars: [f64; 2],
     stream: Stream,
 ) -> Result<()> {
     const { assert!(INPUTS == 1 || INPUTS == 2) };
@@ -61,7 +61,7 @@ pub fn launch<const INPUTS: usize>(
         let vectors = count as u64 / (16 / dtype.size() as u64);
         let blocks = if count == 0 { 0 } else { vectors.div_ceil(u64::from(THREADS) * VECTORS).max(1) };
         let launch = Launch { module, kernel: &format!("{name}_{}", suffix(dtype)), blocks, shared_bytes: 0 };
-        let parameters = MapParameters { output: address(output), inputs: addresses, count, scalar };
+        let parameters = MapParameters { output: address(output), inputs: addresses, count, scalars };
         // SAFETY: the schema checked that all operands have one shape, and their views promise that every element is
         // memory of this device; contiguous, they are `count` elements from the first.
         return unsafe { context.launch(&launch, &parameters, stream) };
@@ -72,7 +72,7 @@ pub fn launch<const INPUTS: usize>(
         let parameters = StridedMapParameters {
             output: moved(address(output), offsets[0], output),
             inputs: [moved(addresses[0], offsets[1], inputs[0]), moved(addresses[1], offsets[2], second)],
-            scalar,
+            scalars,
             layout,
         };
         // SAFETY: as above; the layout's strides are the operands' own.

@@ -60,15 +60,15 @@ pub(crate) use parameters;
 
 parameters!(
     /// Contiguous: `output[i] = f(inputs[0][i], inputs[1][i])`.
-    MapParameters, 40 {
+    MapParameters, 48 {
         /// Address of the result.
         output: u64,
         /// Addresses of the operands.
         inputs: [u64; 2],
         /// Elements.
         count: i64,
-        /// What the kernel's formula takes it for, such as a slope.
-        scalar: f64,
+        /// What the kernel's formula takes them for, such as a slope or two limits.
+        scalars: [f64; 2],
     }
 );
 parameters!(
@@ -90,13 +90,13 @@ parameters!(
 );
 parameters!(
     /// Any strides: operand 0 of the layout is the output, 1 and 2 are the inputs.
-    StridedMapParameters, 432 {
+    StridedMapParameters, 440 {
         /// Address of the result.
         output: u64,
         /// Addresses of the operands.
         inputs: [u64; 2],
-        /// What the kernel's formula takes it for, such as a slope.
-        scalar: f64,
+        /// What the kernel's formula takes them for, such as a slope or two limits.
+        scalars: [f64; 2],
         /// Where elements are.
         layout: Layout,
     }

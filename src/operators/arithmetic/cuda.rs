@@ -68,7 +68,7 @@ pub fn mul(call: &Call<'_>) -> Result<()> {
 fn binary(call: &Call<'_>, name: &str) -> Result<()> {
     let Some(output) = call.outputs[0].as_deref() else { return Ok(()) };
     let [first, second] = [0, 1].map(|k| broadcast(call.input(k), output.shape()));
-    map::launch(context_of(output.device)?, (&MODULE, name), output, [&first, &second], 0.0, call.stream)
+    map::launch(context_of(output.device)?, (&MODULE, name), output, [&first, &second], [0.0; 2], call.stream)
 }
 
 /// The sum of any number of inputs, in order, in the compute type, rounded once.

@@ -67,7 +67,7 @@ pub fn reduce_sum(call: &Call<'_>) -> Result<()> {
     let place = |d: usize| left.iter().position(|&l| l == d).and_then(|place| place.checked_sub(ahead));
     let kept_place = |d: usize| place(d).filter(|&o| !summed[d] && output.shape()[o] == x.shape()[d]);
     if (0..rank).all(|d| kept_place(d).is_some()) && output.shape() == x.shape() {
-        return map::launch(context, (&MODULE, "scale"), output, [&**x], scale, call.stream);
+        return map::launch(context, (&MODULE, "scale"), output, [&**x], [scale, 0.0], call.stream);
     }
     // Reductions are computed into a row-major output, so that results are numbered by one index.
     let target = dense_target(context, output, call.stream)?;
@@ -198,5 +198,5 @@ pub fn broadcast_like(call: &Call<'_>) -> Result<()> {
         strides: (0..output.shape().len()).map(stride).collect(),
         device: x.device,
     };
-    map::launch(context_of(output.device)?, (&MODULE, "scale"), output, [&repeated], scale, call.stream)
+    map::launch(context_of(output.device)?, (&MODULE, "scale"), output, [&repeated], [scale, 0.0], call.stream)
 }
