@@ -190,8 +190,8 @@ REPORT = "import sys; from firelu.cli import main; sys.exit(main(['doctor', '--g
 # The same, with the modules told that are loaded while a stream is captured.
 COUNTED_REPORT = """
 import ctypes, firelu
-from firelu.cli import gpu_report
-driver, buffer, capture = ctypes.CDLL("libcuda.so.1"), ctypes.create_string_buffer(1 << 16), gpu_report._capture
+from firelu.cli import gpu_parts
+driver, buffer, capture = ctypes.CDLL("libcuda.so.1"), ctypes.create_string_buffer(1 << 16), gpu_parts.capture
 def loads():
     driver.firelu_emulator_call_counts(buffer, ctypes.c_size_t(len(buffer)))
     return int(dict(map(str.split, buffer.value.decode().splitlines())).get("cuModuleLoadData", 0))
@@ -200,7 +200,7 @@ def counted(of):
     found = capture(of)
     print("loaded in the capture:", loads() - before)
     return found
-gpu_report._capture = counted
+gpu_parts.capture = counted
 """ + REPORT.replace("; ", "\n")
 
 
@@ -212,11 +212,52 @@ def test_the_report_of_a_gpu(tmp_path):
     report = json.loads(path.read_text(encoding="utf-8"))
     assert (report["side_stream"], report["capture"]) == ("right", "goes on")
     assert "loaded in the capture: 1\n" in done.stdout
-    assert len(report["bench"]) == 14
-    assert all(row["milliseconds"] > 0 for row in report["bench"])
+    assert len(report["bench"]) == 16
+    assert all(row["milliseconds"] > 0 and row["copies"] > 0 for row in report["bench"])
     assert report["selftest"]["comparisons"] > 500
-    assert "results agree" in done.stdout
-    assert "UpFirDn2d blur, float16: " in done.stdout
+    assert report["first_use_seconds"].keys() == {row["case"] for row in report["bench"]}
+    assert all(seconds > 0 for seconds in report["first_use_seconds"].values())
+    assert re.search(r"^self-test: \d+ results of 20 operators agree with the CPU$", done.stdout, re.MULTILINE)
+    assert re.search(r"^  UpFirDn2d blur +float16 +[\d.]+ ms +[\d.]+ copies$", done.stdout, re.MULTILINE)
+    assert done.stdout.count("not tried: ") == (report["torch"].startswith("not tried: "))
     nothing = run("-c", REPORT, str(path), LD_LIBRARY_PATH="")
     assert nothing.returncode == 1
     assert "Problem: cuda:0: no CUDA driver library" in nothing.stdout
+
+
+SANITIZER = """#!/bin/sh
+[ "$1 $3 $4" = "--tool --error-exitcode 99" ] || exit 3
+tool=$2
+shift 4
+[ "$2 $3 $4 $5" = "-m firelu doctor --cuda-selftest" ] || exit 4
+echo "========= ERROR SUMMARY: 0 errors"
+[ $tool != racecheck ] || { echo "========= RACECHECK SUMMARY: 1 hazard displayed (1 error, 0 warnings)"; exit 99; }
+"""
+
+
+def test_what_compute_sanitizer_finds_is_told(tmp_path, monkeypatch):
+    """A stand-in for the program, which takes what it is given as that of the toolkit does."""
+    from firelu.cli import gpu_parts, gpu_report
+
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(firelu.DeviceError, match="compute-sanitizer is not on the path"):
+        gpu_parts.sanitize()
+    (tmp_path / "compute-sanitizer").write_text(SANITIZER, encoding="utf-8")
+    (tmp_path / "compute-sanitizer").chmod(0o755)
+    found = gpu_parts.sanitize()
+    assert found["memcheck"] == found["initcheck"] == found["synccheck"] == "ERROR SUMMARY: 0 errors"
+    hazard = "WRONG: exit status 99: RACECHECK SUMMARY: 1 hazard displayed (1 error, 0 warnings)"
+    assert found["racecheck"] == hazard
+    assert gpu_report.problems({"compute_sanitizer": found}) == [f"compute_sanitizer: {hazard}"]
+
+
+def test_a_part_of_the_report_that_failed_is_told():
+    from firelu.cli import gpu_report
+
+    device = {"name": "a GPU", "compute_capability": "8.0", "memory_bytes": 1 << 30}
+    parts = {"selftest": {"error": "2 disagree"}, "side_stream": "WRONG: early", "capture": "goes on"}
+    report = {"firelu": "1", "driver": "CUDA 12.9", "system": "here", "device": device, **parts}
+    text = gpu_report.summary(report)
+    assert "a GPU, compute capability 8.0, 1.0 GiB" in text
+    assert "selftest: FAILED: 2 disagree" in text
+    assert gpu_report.problems(report) == ["selftest: 2 disagree", "side_stream: WRONG: early"]

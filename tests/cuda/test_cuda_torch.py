@@ -139,3 +139,13 @@ def test_filters_are_captured_and_replayed(side_stream, taps, up):
         assert torch.allclose(y.cpu(), expected, rtol=1e-5, atol=1e-4)
     side_stream.call("cuGraphExecDestroy", executable)
     side_stream.call("cuGraphDestroy", graph)
+
+
+def test_the_report_of_a_gpu_compares_torch_with_the_cpu(monkeypatch):
+    from firelu.cli import gpu_parts
+
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    assert gpu_parts.torch_results() == f"torch {torch.__version__}: 3 operators agree with the CPU"
+    upfirdn2d = ft.upfirdn2d
+    monkeypatch.setattr(ft, "upfirdn2d", lambda x, k, **options: upfirdn2d(x, k, gain=1.0 + x.is_cuda, **options))
+    assert gpu_parts.torch_results().startswith("WRONG: upfirdn2d differs from the CPU by ")

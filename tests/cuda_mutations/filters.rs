@@ -208,6 +208,9 @@ fn of_four_taps() -> Vec<Filter> {
         [1, 3, 6, 7],
         [1, 3, 7, 11],
         [1, 1, 31, 31],
+        // So many vectors of sixteen bytes a tile that a thread has all that are under way together, and more rounds.
+        [1, 16, 16, 16],
+        [1, 70, 8, 8],
     ];
     let mut kinds = Vec::new();
     for (up, down) in FACTORS {

@@ -13,7 +13,7 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use cases::{Case, elementwise};
+use cases::{Case, elementwise, filtered};
 use common::Cuda;
 use common::operands::{GPU, tensor};
 use filters::{
@@ -76,14 +76,20 @@ fn launched_for(kernel: &str) -> String {
     }
 }
 
-/// The last step of a sum: three kernels of one source, this one launched with the most partial sums.
+/// The last step of a sum: four kernels of one source, this one launched with the most partial sums.
 const FINISH: &str = "upfirdn2d_kernel_finish";
-const FINISH_LIKE: [&str; 2] = ["fused_leaky_relu_bias_finish", "reduce_sum_finish"];
+const FINISH_LIKE: [&str; 3] = ["bias_act_finish", "fused_leaky_relu_bias_finish", "reduce_sum_finish"];
+
+/// Whether this run is to change a kernel: all of them, or those whose names hold the text of `FIRELU_MUTATE`.
+fn is_asked_for(kernel: &str) -> bool {
+    std::env::var("FIRELU_MUTATE").map_or(true, |text| kernel.contains(&text))
+}
 
 /// The part of the kernels that one test changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Family {
     Elementwise,
+    FilteredAct,
     /// Filters of four taps.
     Tiled,
     General,
@@ -99,7 +105,8 @@ enum Family {
 fn family(kernel: &str) -> Family {
     let is = |stem: &str| kernel.starts_with(&format!("upfirdn2d_{stem}_"));
     match kernel {
-        _ if kernel.ends_with("_finish") => Family::Finish,
+        _ if kernel.starts_with("filtered_act_") => Family::FilteredAct,
+        _ if kernel == FINISH || FINISH_LIKE.contains(&kernel) => Family::Finish,
         _ if !kernel.starts_with("upfirdn2d_") => Family::Elementwise,
         _ if is("general") => Family::General,
         _ if is("channels_last") => Family::ChannelsLast,
@@ -158,6 +165,7 @@ fn passing(of: Family, dtype: DType, cases: impl Fn() -> Vec<Case>) -> Vec<Strin
         return vec![];
     }
     let own = kernels().into_iter().filter(|kernel| family(kernel) == of && type_of(kernel) == dtype);
+    let own = own.filter(|kernel| is_asked_for(kernel));
     let (covered, own): (Vec<_>, Vec<_>) = own.partition(|kernel| is_covered(kernel));
     let alike: usize = covered.iter().map(|kernel| Kernel::new(kernel).without_guards().len()).sum();
     println!("{of:?} {dtype:?}: {alike} mutants of {} kernels are those of float32", covered.len());
@@ -175,6 +183,7 @@ fn passing(of: Family, dtype: DType, cases: impl Fn() -> Vec<Case>) -> Vec<Strin
         let launched = launched_for(kernel);
         let cases = by_kernel.get(&launched).unwrap_or_else(|| panic!("no case launches {launched}"));
         let original = Kernel::new(kernel);
+        let (start, before) = (Instant::now(), tried);
         for mutant in original.without_guards() {
             tried += 1;
             let reason = survivors.get(&(original.fingerprint(), mutant.number));
@@ -196,6 +205,7 @@ fn passing(of: Family, dtype: DType, cases: impl Fn() -> Vec<Case>) -> Vec<Strin
             }
         }
         assert!(cuda.replace(&launched, &Kernel::new(&launched).text()), "{launched} is restored");
+        println!("{kernel}: {} mutants, {:.0?}", tried - before, start.elapsed());
     }
     cuda.set("WATCHDOG", "100M");
     println!(
@@ -221,6 +231,12 @@ fn of_each_type(of: Family, cases: impl Fn(DType) -> Vec<Case>) {
 #[ignore = "takes minutes: part of `make test-full`"]
 fn every_guard_of_elementwise_kernels() {
     of_each_type(Family::Elementwise, elementwise);
+}
+
+#[test]
+#[ignore = "takes minutes: part of `make test-full`"]
+fn every_guard_of_filtered_activations() {
+    of_each_type(Family::FilteredAct, filtered);
 }
 
 #[test]

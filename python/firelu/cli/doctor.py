@@ -57,13 +57,18 @@ def add_parser(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
         metavar="FILE",
         help="test and time the first GPU; write FILE (%(const)s) and print a summary to paste into an issue",
     )
+    parser.add_argument(
+        "--compute-sanitizer",
+        action="store_true",
+        help="with --gpu-report: also run the self-test under compute-sanitizer, which takes minutes",
+    )
     parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace, terminal: Terminal) -> int:
     """Examine, print, and answer with the exit status."""
     if options.gpu_report:
-        return _report_gpu(options.gpu_report, terminal)
+        return _report_gpu(options.gpu_report, terminal, sanitize=options.compute_sanitizer)
     report = examine(cuda_selftest=options.cuda_selftest)
     if options.json:
         terminal.line(json.dumps(report, indent=2))
@@ -72,9 +77,9 @@ def run(options: argparse.Namespace, terminal: Terminal) -> int:
     return 1 if report["problems"] else 0
 
 
-def _report_gpu(path: str, terminal: Terminal) -> int:
+def _report_gpu(path: str, terminal: Terminal, *, sanitize: bool) -> int:
     try:
-        report = gpu_report.gpu_report()
+        report = gpu_report.gpu_report(sanitize=sanitize)
     except firelu.FireluError as error:
         terminal.line(f"Problem: {error}")
         return 1

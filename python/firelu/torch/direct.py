@@ -79,7 +79,7 @@ def caller(bridged: Bridged, record: Record | None) -> Callable[..., Any]:
     is_compiling, grad_enabled = torch.compiler.is_dynamo_compiling, torch.is_grad_enabled
     function_mode, profiler = private.is_function_mode_enabled, private.is_profiler_enabled
     included, excluded = private.included_keys, private.excluded_keys
-    keys, exact = private.dispatch_keys, autograd.EXACT
+    keys, exact, seen = private.dispatch_keys, autograd.EXACT, _CUDA.get
     in_forward_mode = private.in_forward_mode
 
     def call(*arguments: Any) -> Any:
@@ -102,7 +102,7 @@ def caller(bridged: Bridged, record: Record | None) -> Callable[..., Any]:
             own = keys(value).raw_repr()
             if own != plain:
                 # The first tensor, or one of another kind.
-                if plain or (own != _CPU and not _is_plain_cuda(value, own)):
+                if plain or (own != _CPU and not (seen(own) or _is_plain_cuda(value, own))):
                     return dispatched(*arguments)
                 plain = own
             requires_grad = requires_grad or value.requires_grad
