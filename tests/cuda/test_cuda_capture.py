@@ -93,3 +93,40 @@ def test_a_first_use_breaks_no_capture():
     environment = {**os.environ, "LD_LIBRARY_PATH": str(EMULATED), "FIRELU_EMULATOR_REPORT": "none"}
     done = subprocess.run([sys.executable, "-c", FIRST], env=environment, capture_output=True, text=True, check=False)
     assert (done.stdout, done.stderr) == ("-0.5\n", "")
+
+
+WITHOUT_POOLS = """
+import ctypes, sys
+sys.path.insert(0, "tests/cuda")
+driver = ctypes.CDLL("libcuda.so", mode=ctypes.RTLD_GLOBAL)  # where the backend looks
+import firelu, torch, torch_backend
+import firelu.torch as ft
+firelu.Tensor([0.0], device="cuda:0")
+torch_backend.start()
+context, stream, graph = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_void_p()
+assert driver.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0) == 0
+assert driver.cuCtxSetCurrent(context) == 0
+assert driver.cuStreamCreate(ctypes.byref(stream), 1) == 0
+x, few, many = (torch.ones(shape).to("cuda") for shape in ((1, 2, 12, 12), (4, 4), (12, 12)))
+torch_backend.stream = stream.value
+assert driver.cuStreamBeginCapture_v2(stream, 0) == 0
+ft.upfirdn2d(x, few, pad=(2, 1))  # needs no memory
+try:
+    ft.upfirdn2d(x, many, pad=(6, 5))
+except firelu.DeviceError as error:
+    print(error)
+assert driver.cuStreamEndCapture(stream, ctypes.byref(graph)) == 0
+"""
+
+
+def test_without_pools_memory_is_refused_and_the_capture_goes_on():
+    pytest.importorskip("torch")
+    environment = {**os.environ, "LD_LIBRARY_PATH": str(EMULATED), "FIRELU_EMULATOR_REPORT": "none"}
+    environment["FIRELU_EMULATOR_POOLS"] = "0"
+    command = [sys.executable, "-c", WITHOUT_POOLS]
+    done = subprocess.run(
+        command, env=environment, cwd=EMULATED.parents[1], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("cuda:0: ")
+    assert "captur" in done.stdout
