@@ -95,7 +95,11 @@ pub fn exact(shape: &[usize], layout: Layout, dtype: DType, seed: u64) -> [Tenso
 
 pub fn elementwise(dtype: DType) -> Vec<Case> {
     let mut cases = Vec::new();
-    for shape in [&[3, 5][..], &[1030], &[4130], &[2, 8, 5, 6], &[1, 2, 33, 65], &[2, 3, 32, 64]] {
+    // The last element is any of the four of a thread.
+    let of_a_thread = [&[2, 3, 10, 10][..], &[2, 3, 10, 15]];
+    for shape in
+        [&[3, 5][..], &[1030], &[4130], &[2, 8, 5, 6], &[1, 2, 33, 65], &[2, 3, 32, 64]].into_iter().chain(of_a_thread)
+    {
         for layout in LAYOUTS {
             cases.extend(maps(shape, layout, dtype));
             cases.extend(maps(shape, layout, dtype).into_iter().take(1).map(Case::of_copies));

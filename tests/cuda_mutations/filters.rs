@@ -6,12 +6,13 @@ use firelu::devices::copy;
 use firelu::{ArgValue, DType, Tensor, registry};
 use firelu_test_support::layouts::Layout;
 
-/// Which filter: the products of powers of two, whose factors are powers of two; whole numbers; with an infinite tap.
+/// Which filter: the products of powers of two, whose factors are powers of two; whole numbers; with an infinite tap at a
+/// place.
 #[derive(Clone, Copy, PartialEq)]
 enum Taps {
     Outer,
     Full,
-    Infinite,
+    Infinite(usize),
 }
 
 fn taps([rows, columns]: [usize; 2], kind: Taps, dtype: DType) -> [Tensor; 2] {
@@ -29,8 +30,8 @@ fn taps([rows, columns]: [usize; 2], kind: Taps, dtype: DType) -> [Tensor; 2] {
         let (y, x) = (whole(rows, 11), whole(columns, 12));
         numbers = y.iter().flat_map(|y| x.iter().map(move |x| power(y) * power(x))).collect();
     }
-    if kind == Taps::Infinite {
-        numbers[0] = f64::INFINITY;
+    if let Taps::Infinite(place) = kind {
+        numbers[place] = f64::INFINITY;
     }
     let host = tensor(&[rows, columns], &numbers, dtype);
     [host.clone(), copy(&host, GPU).unwrap()]
@@ -119,7 +120,7 @@ impl Filter {
     fn cases(&self, layout: Layout, kind: Taps, tap_type: DType, dtype: DType) -> Vec<Case> {
         let (x, k) = (exact(&self.shape, layout, dtype, 1), taps(self.taps, kind, tap_type));
         let mut forward = Case::new("UpFirDn2d", vec![Some(x.clone()), Some(k.clone())], self.args());
-        if kind == Taps::Infinite {
+        if matches!(kind, Taps::Infinite(_)) {
             let [x, k] = [&x[0], &k[0]].map(|tensor| tensor.to_f64_vec().unwrap());
             let in_plane = forward.expected[0].len() / (self.shape[0] * self.shape[1]);
             let outputs = self.outputs(&x, &k, in_plane);
@@ -247,7 +248,7 @@ fn of_wide_tiles() -> Vec<Filter> {
 fn thoroughly(kinds: Vec<Filter>, dtype: DType) -> Vec<Case> {
     let mut cases = Vec::new();
     for (filter, layout) in kinds.into_iter().flat_map(|filter| LAYOUTS.map(|layout| (filter, layout))) {
-        for kind in [Taps::Outer, Taps::Full, Taps::Infinite] {
+        for kind in [Taps::Outer, Taps::Full, Taps::Infinite(0)] {
             let tap_type = if kind == Taps::Outer { dtype.compute() } else { dtype };
             cases.extend(filter.cases(layout, kind, tap_type, dtype));
         }
@@ -260,7 +261,12 @@ pub fn filters_of_any_factors(dtype: DType) -> Vec<Case> {
 }
 
 pub fn filters_of_four_taps(dtype: DType) -> Vec<Case> {
-    thoroughly([of_four_taps(), of_wide_tiles()].concat(), dtype)
+    let mut cases = thoroughly([of_four_taps(), of_wide_tiles()].concat(), dtype);
+    for (tap_type, (up, down)) in DType::ALL.into_iter().flat_map(|tap_type| FACTORS.map(|factors| (tap_type, factors)))
+    {
+        cases.extend(Filter::new([1, 2, 9, 9], 4, up, down).cases(Layout::RowMajor, Taps::Full, tap_type, dtype));
+    }
+    cases
 }
 
 /// Channels side by side, so many that a block has more pixels than threads for them.
@@ -277,7 +283,7 @@ pub fn some_filters(dtype: DType) -> Vec<Case> {
     let mut cases = Vec::new();
     for (turn, filter) in of_any_factors().into_iter().chain(of_four_taps()).enumerate() {
         for (place, layout) in LAYOUTS.into_iter().enumerate() {
-            let kind = [Taps::Outer, Taps::Full, Taps::Infinite][(turn + place) % 3];
+            let kind = [Taps::Outer, Taps::Full, Taps::Infinite(0)][(turn + place) % 3];
             cases.extend(filter.cases(layout, kind, dtype, dtype));
         }
     }
@@ -355,20 +361,25 @@ fn infinities(dtype: DType) -> Vec<Case> {
     cases
 }
 
-/// Kernels of every type and of more taps than threads, and those whose factors show.
+/// Kernels of every type, of fewer taps than threads and of more, and those whose factors show.
 pub fn taps_of_filters(dtype: DType) -> Vec<Case> {
     let mut cases = Vec::new();
     for tap_type in DType::ALL {
-        for size in [3, 17] {
-            for kind in [Taps::Outer, Taps::Full, Taps::Infinite] {
+        for size in [3, 7, 17] {
+            for kind in [Taps::Outer, Taps::Full, Taps::Infinite(0)] {
                 let filter = Filter::new([1, 1, 18, 20], size, 1, 1);
                 cases.extend(filter.cases(Layout::RowMajor, kind, tap_type, dtype));
             }
         }
     }
+    // The one infinite tap is that of any warp: each tells the others.
+    for warp in 0..8 {
+        let filter = Filter::new([1, 1, 18, 20], 17, 1, 1);
+        cases.extend(filter.cases(Layout::RowMajor, Taps::Infinite(32 * warp + 9), dtype, dtype));
+    }
     for rows in almost_products(dtype.compute()) {
         let turned = (0..rows[0].len()).map(|x| rows.iter().map(|row| row[x]).collect()).collect();
-        for rows in [rows, turned] {
+        for rows in [rows, turned].into_iter().flat_map(|rows: Vec<Vec<f64>>| [among_zeros(&rows), rows]) {
             let backwards = rows.iter().rev().map(|row| row.iter().rev().copied().collect()).collect();
             cases.extend([rows, backwards].map(|rows| impulse(&rows, dtype)));
         }
@@ -399,6 +410,14 @@ fn almost_products(compute: DType) -> Vec<Vec<Vec<f64>>> {
         vec![vec![3.0, small], vec![3.0, small]],
         vec![vec![3.0, 1.0], vec![3.0 * odd * unit, odd * unit]],
     ]
+}
+
+/// The same with zeros around it, where it is small: more taps than a warp has lanes.
+fn among_zeros(rows: &[Vec<f64>]) -> Vec<Vec<f64>> {
+    let columns = rows[0].len().max(7);
+    let mut wide: Vec<_> = rows.iter().map(|row| [&row[..], &vec![0.0; columns - row.len()]].concat()).collect();
+    wide.resize(rows.len().max(7), vec![0.0; columns]);
+    wide
 }
 
 /// A single sample, so that every output is one tap.
