@@ -21,7 +21,7 @@ from .gpu_driver import Driver
 
 __all__ = ["bench", "capture", "first_use", "first_use_seconds", "sanitize", "selftest", "side_stream", "torch_results"]
 
-_CHANNELS, _SIZE = 2, 256
+_CHANNELS, _SIZE = 1, 256
 _Shapes = list[tuple[int, ...]]
 _PADDED = {"pad_x0": 2, "pad_x1": 1, "pad_y0": 2, "pad_y1": 1}
 _LAYER = {"up_x": 2, "up_y": 2, "down_x": 2, "down_y": 2, "pad_x0": 9, "pad_x1": 8, "pad_y0": 9, "pad_y1": 8}
