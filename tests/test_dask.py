@@ -148,6 +148,28 @@ def test_bad_calls():
         firelu.resample(x, 2)
 
 
+def test_colours_last_are_refused_as_in_numpy(tmp_path):
+    x = da.zeros((16, 20, 3), dtype="float32")
+    kernel = np.ones((2, 2), np.float32) / 4
+    with pytest.raises(firelu.ShapeError, match=r"takes \(\.\.\., H, W\), .*: pass x\.transpose"):
+        firelu.dask.filter2d(x, kernel)
+    for call in (
+        lambda **axes: firelu.dask.resample(x, 1, 2, **axes),
+        lambda **axes: firelu.dask.pyramid(x, 2, **axes)[1],
+    ):
+        with pytest.raises(firelu.ShapeError, match=r"pass axes=\(0, 1\), or axes=\(1, 2\)"):
+            call()
+        assert call(axes=(0, 1)).shape == (8, 10, 3)
+        assert call(axes=(1, 2)).shape == (16, 10, 2)
+    pytest.importorskip("zarr", reason="zarr is not installed")
+    with pytest.raises(
+        firelu.ShapeError, match=r"move colours to the front with dask\.array\.moveaxis\(x, -1, 0\), or pass"
+    ):
+        firelu.dask.write_pyramid(tmp_path / "pixels", 2, x)
+    group = firelu.dask.write_pyramid(tmp_path / "volume", 2, x, axes=(1, 2))
+    assert group["1"].shape == (16, 10, 2)
+
+
 def test_graphs_pickle():
     lazy = firelu.dask.resample(da.ones((60, 60), chunks=20, dtype="float32"), 3, 2)
     again = pickle.loads(pickle.dumps(lazy))

@@ -96,3 +96,14 @@ def test_colours_are_not_resampled(function):
             function(np.ones(shape, np.float32), kernel)
         assert function(np.ones(shape, np.float32)[None], kernel).ndim == 4
     assert function(np.ones((512, 4, 4), np.float32), kernel).ndim == 3
+
+
+@pytest.mark.parametrize("shape", [(16, 20, 3), (16, 20, 4)])
+def test_colours_are_not_mixed(shape):
+    kernel = firelu.make_kernel([1, 3, 3, 1])
+    with pytest.raises(
+        firelu.ShapeError, match=r"would filter across the colours.*: pass x\.transpose\(2, 0, 1\), or x"
+    ):
+        firelu.filter2d(np.ones(shape, np.float32), kernel)
+    assert firelu.filter2d(np.ones(shape, np.float32)[None], kernel).shape == (1, *shape)
+    assert firelu.filter2d(np.ones((512, 4, 4), np.float32), kernel).shape == (512, 4, 4)

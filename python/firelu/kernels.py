@@ -19,6 +19,7 @@ import numpy as np
 from ._firelu import Tensor
 from .errors import ArgumentError, ShapeError
 from .functional import _pair, upfirdn2d
+from .layouts import refuse_colours_last
 from .operands import without_gradient
 from .resampling.prototypes import taps_by_name
 from .typing import Array, ArrayLike, NumpyArray
@@ -190,13 +191,15 @@ def _centred(taps: tuple[int, int], factors: tuple[int, int], lead: int) -> tupl
 
 def _check_picture(operator: str, x: Any) -> None:
     """Refuse an image with its colours last, of which rows and columns would not be what is resampled."""
-    shape = np.shape(x)
-    if len(shape) == 3 and shape[2] in (3, 4) and min(shape[:2]) > 4:
-        raise ShapeError(
-            f"{operator}: x: got {shape}, takes (..., H, W), and would resample the colours of (H, W, {shape[2]}): "
-            "call firelu.resize(x, size) or firelu.resample(x, up, down, axes=(0, 1)), or pass x.transpose(2, 0, 1), "
-            "or x[None] where these are no colours"
-        )
+    remedy = (
+        "call firelu.resize(x, size) or firelu.resample(x, up, down, axes=(0, 1)), or pass x.transpose(2, 0, 1), "
+        "or x[None] where these are no colours"
+    )
+    refuse_colours_last(operator, "x", np.shape(x), "resample", remedy)
+
+
+# For what filters and does not resize.
+FILTER_REMEDY = "pass x.transpose(2, 0, 1), or x[None] where these are no colours"
 
 
 def _check_sum(operator: str, kernel: Any) -> None:
@@ -272,6 +275,7 @@ def filter2d(
     >>> firelu.filter2d(numpy.ones((3, 3)), firelu.make_kernel([1, 2, 1]))[1, 1]
     np.float64(1.0)
     """
+    refuse_colours_last("filter2d", "x", np.shape(x), "filter across", FILTER_REMEDY)
     pad = _centred(_taps(kernel), (1, 1), 0)
     return upfirdn2d(x, kernel, pad=pad, flip_kernel=flip_kernel, gain=gain, border=border, out=out)
 

@@ -22,6 +22,30 @@ def test_it_is_the_arrays_result(factor, border):
         np.testing.assert_allclose(y.numpy(), firelu.resample(array, *factor, border=border), rtol=0, atol=tolerance)
 
 
+def test_colours_last_are_refused_with_the_right_axes():
+    x = torch.zeros(16, 20, 3)
+    with pytest.raises(
+        firelu.ShapeError, match=r"resample: input: got \(16, 20, 3\), .* pass axes=\(0, 1\), or axes=\(1, 2\)"
+    ):
+        ft.resample(x, 1, 2)
+    assert ft.resample(x, 1, 2, axes=(0, 1)).shape == (8, 10, 3)
+    assert ft.resample(x, 1, 2, axes=(1, 2)).shape == (16, 10, 2)
+    assert ft.resample(x[None], 1, 2).shape == (1, 16, 10, 2)
+
+
+def test_a_compiler_keeps_every_size_free():
+    """A question about the shape would become a condition on sizes that the program's author declared free."""
+    from torch.export import Dim, export
+
+    class Half(torch.nn.Module):
+        def forward(self, x):
+            return ft.resample(x, 1, 2, kernel="box")
+
+    sizes = {1: 2 * Dim("h", min=1, max=512), 2: 2 * Dim("w", min=1, max=512)}
+    program = export(Half(), (torch.ones(3, 16, 20),), dynamic_shapes={"x": sizes}).module()
+    assert program(torch.ones(3, 8, 4)).shape == (3, 4, 2)
+
+
 @pytest.mark.parametrize("dtype", ["uint8", "uint16"])
 def test_integers_are_rounded_and_clipped(dtype):
     x = np.random.default_rng(1).integers(0, np.iinfo(dtype).max, (30, 40, 3), dtype, endpoint=True)

@@ -11,7 +11,8 @@ import numpy as np
 
 from .. import functional
 from ..errors import DTypeError, ShapeError
-from ..kernels import _centred, _taps
+from ..kernels import FILTER_REMEDY, _centred, _taps
+from ..layouts import image_axes, refuse_colours_last
 from ..resampling.bands import Filters, Range
 from ..resampling.borders import border_name
 from ..resampling.functions import check_dtype, check_levels, make_filters
@@ -28,7 +29,7 @@ def resample(
     up: int | Sequence[int],
     down: int | Sequence[int] = 1,
     *,
-    axes: int | Sequence[int] = (-2, -1),
+    axes: int | Sequence[int] | None = None,
     kernel: str | ArrayLike = "lanczos3",
     border: str = "reflect",
 ) -> da.Array:
@@ -48,6 +49,7 @@ def resample(
     """
     _check("resample", x)
     check_dtype("resample", x.dtype)
+    axes = image_axes("resample", "x", x.shape, axes)
     filters, border = make_filters("resample", x.ndim, up, down, axes, kernel, border)
     filters = [(axis, polyphase) for axis, polyphase in filters if not polyphase.is_identity and x.shape[axis]]
     if not filters:
@@ -70,7 +72,7 @@ def pyramid(
     levels: int,
     factor: int | Sequence[int] = 2,
     *,
-    axes: int | Sequence[int] = (-2, -1),
+    axes: int | Sequence[int] | None = None,
     kernel: str | ArrayLike = "lanczos3",
     border: str = "reflect",
 ) -> list[da.Array]:
@@ -89,6 +91,7 @@ def pyramid(
         above, instead of computing it again.
     """
     _check("pyramid", x)
+    axes = image_axes("pyramid", "x", x.shape, axes)
     result = [x]
     for _ in range(check_levels(levels) - 1):
         result.append(resample(result[-1], 1, factor, axes=axes, kernel=kernel, border=border))
@@ -186,6 +189,7 @@ def filter2d(
         A lazy array of x's shape.
     """
     _check("filter2d", x)
+    refuse_colours_last("filter2d", "x", x.shape, "filter across", FILTER_REMEDY)
     pad = _centred(_taps(kernel), (1, 1), 0)
     return upfirdn2d(x, kernel, pad=pad, flip_kernel=flip_kernel, gain=gain, border=border)
 

@@ -14,6 +14,7 @@ import numpy as np
 
 from .._firelu import __version__
 from ..errors import ArgumentError, ShapeError
+from ..layouts import image_axes
 from ..resampling.functions import check_dtype, check_levels, make_filters
 from ..typing import ArrayLike
 from .functions import resample_to
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 # How many chunks are computed between two entries of the store's record: so much an interrupted run repeats.
 _CHUNKS_AT_ONCE = 64
 _RECORD = "firelu-progress"
+_MOVE = "move colours to the front with dask.array.moveaxis(x, -1, 0)"
 # What OME-Zarr calls its axes, and their order.
 _AXES = {"t": "time", "c": "channel", "z": "space", "y": "space", "x": "space"}
 
@@ -35,7 +37,7 @@ def write_pyramid(
     x: da.Array | ArrayLike | None = None,
     factor: int | Sequence[int] = 2,
     *,
-    axes: int | Sequence[int] = (-2, -1),
+    axes: int | Sequence[int] | None = None,
     kernel: str | ArrayLike = "lanczos3",
     border: str = "reflect",
     chunks: int | Sequence[int] = 1024,
@@ -54,7 +56,7 @@ def write_pyramid(
         levels: how many arrays, the first among them.
         x: a dask, zarr or numpy array; None where the store has the first level already.
         factor: how many times smaller each level is than the one above, for all axes or one for each.
-        axes: which axes become smaller; the last ones, as OME-Zarr orders them.
+        axes: which axes become smaller: the last two by default, always the last ones, as OME-Zarr orders them.
         kernel: as in `firelu.resample`.
         border: as in `firelu.resample`.
         chunks: the length of the stored chunks along these axes; along the others it is 1.
@@ -69,6 +71,8 @@ def write_pyramid(
     count = check_levels(levels)
     first = _first_level(group, x)
     check_dtype("write_pyramid", first.dtype)
+    remedy = f"{_MOVE}, or pass axes=(1, 2) where these are no colours"
+    axes = image_axes("write_pyramid", "x", first.shape, axes, remedy)
     filters, border = make_filters("write_pyramid", first.ndim, 1, factor, axes, kernel, border)
     numbers = [axis for axis, _ in filters]
     names = _axis_names(axis_names, first.ndim, numbers)
@@ -135,8 +139,7 @@ def _axis_names(names: str | None, ndim: int, numbers: list[int]) -> str:
         raise ArgumentError(f"write_pyramid: axis_names: got {names!r}, takes a letter for each of {ndim} axes")
     if numbers[-1] != ndim - 1 or numbers != list(range(numbers[0], ndim)):
         raise ArgumentError(
-            f"write_pyramid: axes: got {numbers}, takes the last ones, as OME-Zarr orders axes: move colours to the "
-            "front with dask.array.moveaxis(x, -1, 0)"
+            f"write_pyramid: axes: got {numbers}, takes the last ones, as OME-Zarr orders axes: {_MOVE}"
         )
     return names
 

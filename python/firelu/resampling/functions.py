@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import gcd
+from os import PathLike
 from typing import Any
 
 import numpy as np
 
 from .. import _firelu
 from ..errors import ArgumentError, DTypeError, ShapeError
+from ..layouts import image_axes, refuse_colours_first
 from ..operands import without_gradient
 from ..typing import ArrayLike, NumpyArray
 from .bands import Filters, resample_tile
@@ -26,7 +28,7 @@ def resample(
     up: int | Sequence[int],
     down: int | Sequence[int] = 1,
     *,
-    axes: int | Sequence[int] = (-2, -1),
+    axes: int | Sequence[int] | None = None,
     kernel: str | ArrayLike = "lanczos3",
     border: str = "reflect",
     out: NumpyArray | None = None,
@@ -42,7 +44,7 @@ def resample(
             range.
         up: the numerator of the factor, for all axes or one for each.
         down: the denominator.
-        axes: which axes; ``(0, 1)`` for images with the colours last, (H, W, 3).
+        axes: which axes, the last two by default; ``(0, 1)`` for images with the colours last, (H, W, 3).
         kernel: "box" (means over areas), "triangle", "cubic", "mitchell", "lanczos3" (any number of lobes) or "kaiser",
             widened as shrinking requires; or 1-D taps that sum to one, on a grid of ``up`` places for each sample.
         border: what lies beyond the ends: "reflect", "symmetric", "edge", "wrap" or "constant" (zeros), as `numpy.pad`.
@@ -56,7 +58,9 @@ def resample(
     >>> firelu.resample(row, 3, 2, axes=-1, kernel="triangle", border="edge")
     array([[ 0,  5, 12, 18, 25, 30]], dtype=uint8)
     """
-    return _resample("resample", as_array("resample", x), up, down, axes, kernel, border, out)
+    x = as_array("resample", x)
+    axes = image_axes("resample", "x", x.shape, axes)
+    return _resample("resample", x, up, down, axes, kernel, border, out)
 
 
 def _resample(
@@ -102,7 +106,7 @@ def resize(
     >>> firelu.resize(photo, (100, 133)).shape, firelu.resize(photo, 0.5).shape
     ((100, 133, 3), (240, 320, 3))
     """
-    image = as_array("resize", image)
+    image = as_array("resize", image, "image")
     if not isinstance(layout, str) or layout.count("H") != 1 or layout.count("W") != 1:
         raise ArgumentError(f"resize: layout: got {layout!r}, takes a name for each axis, H and W among them")
     if image.ndim == 2 and layout == "HWC":
@@ -110,11 +114,8 @@ def resize(
     if image.ndim != len(layout):
         hint = ': pass layout="NHWC" or "NCHW" for a batch of images' if image.ndim == 4 else ""
         raise ShapeError(f"resize: image: got {image.shape}, takes an axis for each letter of layout={layout!r}{hint}")
-    if layout == "HWC" and image.shape[0] in (1, 3, 4) and min(image.shape[1:]) > 4:
-        raise ShapeError(
-            f"resize: image: got {image.shape}, takes (H, W, C), and would resample the colours of "
-            f'({image.shape[0]}, H, W): pass layout="CHW", or another name for the channels, as in layout="HWN"'
-        )
+    if layout == "HWC":
+        refuse_colours_first("resize", "image", image.shape)
     axes = layout.index("H"), layout.index("W")
     before = image.shape[axes[0]], image.shape[axes[1]]
     after = _size(size_or_scale, before)
@@ -130,7 +131,7 @@ def pyramid(
     levels: int,
     factor: int | Sequence[int] = 2,
     *,
-    axes: int | Sequence[int] = (-2, -1),
+    axes: int | Sequence[int] | None = None,
     kernel: str | ArrayLike = "lanczos3",
     border: str = "reflect",
 ) -> list[NumpyArray]:
@@ -152,6 +153,7 @@ def pyramid(
     [(3, 100, 64), (3, 50, 32), (3, 25, 16)]
     """
     result = [as_array("pyramid", x)]
+    axes = image_axes("pyramid", "x", result[0].shape, axes)
     for _ in range(check_levels(levels) - 1):
         result.append(_resample("pyramid", result[-1], 1, factor, axes, kernel, border))
     return result
@@ -164,25 +166,27 @@ def check_levels(levels: Any) -> int:
     return int(levels.__index__())
 
 
-def as_array(operator: str, x: Any) -> NumpyArray:
+def as_array(operator: str, x: Any, argument: str = "x") -> NumpyArray:
     """Give x as an array of an accepted type, or refuse it."""
     package = type(x).__module__.partition(".")[0]
     if package in ("torch", "dask"):
         use = f"firelu.{package}.{'pyramid' if (operator, package) == ('pyramid', 'dask') else 'resample'}"
-        raise DTypeError(f"{operator}: x: got a {package} array, takes a numpy array: use {use}")
-    without_gradient(operator, "x", x)
+        raise DTypeError(f"{operator}: {argument}: got a {package} array, takes a numpy array: use {use}")
+    if isinstance(x, (str, PathLike)):
+        raise DTypeError(f"{operator}: {argument}: got a path, takes an array: numpy.asarray(PIL.Image.open(path))")
+    without_gradient(operator, argument, x)
     try:
         array = np.asarray(x)
     except ValueError as error:
-        raise ShapeError(f"{operator}: x: got rows of different lengths, takes an array") from error
-    check_dtype(operator, array.dtype)
+        raise ShapeError(f"{operator}: {argument}: got rows of different lengths, takes an array") from error
+    check_dtype(operator, array.dtype, argument)
     return array
 
 
-def check_dtype(operator: str, dtype: Any) -> None:
+def check_dtype(operator: str, dtype: Any, argument: str = "x") -> None:
     """Refuse types that are not accepted."""
     if dtype.name not in DTYPES or not dtype.isnative:
-        raise DTypeError(f"{operator}: x: got {dtype}, takes {', '.join(DTYPES[:-1])} or {DTYPES[-1]}")
+        raise DTypeError(f"{operator}: {argument}: got {dtype}, takes {', '.join(DTYPES[:-1])} or {DTYPES[-1]}")
 
 
 def make_filters(

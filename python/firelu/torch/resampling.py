@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from ..errors import DTypeError
+from ..layouts import image_axes
 from ..resampling.functions import make_filters
 from .functional import upfirdn1d
 
@@ -21,7 +22,7 @@ def resample(
     up: int | Sequence[int],
     down: int | Sequence[int] = 1,
     *,
-    axes: int | Sequence[int] = (-2, -1),
+    axes: int | Sequence[int] | None = None,
     kernel: str | Tensor | Sequence[float] = "lanczos3",
     border: str = "reflect",
 ) -> Tensor:
@@ -31,7 +32,7 @@ def resample(
         input: a floating-point tensor of any shape, or uint8 or uint16, which get no gradient.
         up: the numerator of the factor, for all axes or one for each.
         down: the denominator.
-        axes: which axes.
+        axes: which axes, the last two by default.
         kernel: the name of a kernel, or 1-D taps that sum to one.
         border: what lies beyond the ends: "reflect", "symmetric", "edge", "wrap" or "constant".
 
@@ -46,6 +47,8 @@ def resample(
     dtype = input.dtype
     if dtype not in _FLOATS and dtype not in _INTEGERS:
         raise DTypeError(f"resample: input: got {dtype}, takes float16, bfloat16, float32, float64, uint8 or uint16")
+    # Compiled, the question would become a condition on sizes that are meant to be free.
+    axes = image_axes("resample", "input", () if torch.compiler.is_compiling() else input.shape, axes)
     result = input if dtype == torch.float64 else input.to(torch.float32)
     if isinstance(kernel, Tensor):
         kernel = kernel.detach().cpu().tolist()
