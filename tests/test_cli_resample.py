@@ -20,11 +20,35 @@ def test_images(tmp_path, capsys):
         image.fromarray(pixels).save(tmp_path / "in.png")
         assert main(["resample", str(tmp_path / "in.png"), str(tmp_path / "out.png"), "--factor", "3/2"]) == 0
         told = capsys.readouterr()
-        assert "60 x 90" in told.out
+        assert told.out.endswith(f"90 x 60 pixels: {tmp_path / 'out.png'}\n")  # width, height, as everywhere
         for step in ("reading", "resampling", "writing"):
             assert step in told.out + told.err
         written = np.asarray(image.open(tmp_path / "out.png"))
         np.testing.assert_array_equal(written, firelu.resample(pixels, 3, 2, axes=(0, 1)))
+
+
+@pytest.mark.parametrize("orientation", range(1, 9))
+@pytest.mark.parametrize("ending", ["jpg", "png"])
+def test_photos_stay_upright(tmp_path, orientation, ending):
+    """A camera's photo is turned as its metadata says, once: no viewer turns the result again."""
+    image = pytest.importorskip("PIL.Image", reason="Pillow is not installed")
+    operations = pytest.importorskip("PIL.ImageOps")
+    pixels = np.zeros((64, 96, 3), np.uint8)
+    pixels[:32, :48] = 255, 0, 0
+    pixels[32:, 48:] = 0, 0, 255
+    exif = image.Exif()
+    exif[0x0112] = orientation
+    source, target = tmp_path / f"in.{ending}", tmp_path / f"out.{ending}"
+    image.fromarray(pixels).save(source, exif=exif)
+    assert main(["resample", str(source), str(target), "--factor", "1/2"]) == 0
+    with image.open(source) as opened, image.open(target) as written:
+        upright = operations.exif_transpose(opened)
+        assert written.getexif().get(0x0112, 1) == 1
+        assert written.size == (upright.width // 2, upright.height // 2)
+        corners = [(4, 4), (4, -5), (-5, 4), (-5, -5)]
+        for y, x in corners:
+            before, after = np.asarray(upright)[y, x].astype(int), np.asarray(written)[y, x].astype(int)
+            assert abs(before - after).max() < 32  # JPEG is not exact; the colours are 255 apart
 
 
 def test_transparent_pixels_do_not_colour_their_neighbours(tmp_path):
@@ -131,3 +155,16 @@ def test_a_gigabyte_through_300_megabytes(tmp_path):
     out = zarr.open(tmp_path / "out.zarr", mode="r")
     assert out.shape == (16384, 16384)
     assert (out[600, 100], out[3000, 2600], out[600, 2600], out[3000, 100]) == (200, 100, 100, 0)
+
+
+def test_arrays_with_colours_last_are_refused_with_the_option(tmp_path, capsys):
+    np.save(tmp_path / "in.npy", np.zeros((16, 20, 3), np.uint8))
+    command = ["resample", str(tmp_path / "in.npy"), str(tmp_path / "out.npy"), "--factor", "1/2"]
+    assert main(command) == 1
+    assert not (tmp_path / "out.npy").exists()
+    told = capsys.readouterr().err
+    assert told.startswith("firelu resample: IN: got (16, 20, 3), takes (..., H, W), and would resample the colours")
+    assert told.endswith("pass --axes 0,1, or --axes 1,2 where these are no colours\n")
+    for axes, shape in {"0,1": (8, 10, 3), "1,2": (16, 10, 2)}.items():
+        assert main([*command, "--axes", axes]) == 0
+        assert np.load(tmp_path / "out.npy").shape == shape

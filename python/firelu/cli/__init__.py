@@ -22,7 +22,7 @@ def _parser() -> argparse.ArgumentParser:
         epilog="Start with `firelu doctor`. `firelu COMMAND --help` has the options of a command.",
     )
     parser.add_argument("--version", action="version", version=f"firelu {__version__}")
-    commands = parser.add_subparsers(title="commands", dest="command", metavar="COMMAND", required=True)
+    commands = parser.add_subparsers(title="commands", dest="command", metavar="COMMAND")
     for command in _COMMANDS:
         command.add_parser(commands)
     return parser
@@ -35,6 +35,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     parser = _parser()
     options, rest = parser.parse_known_args(argv)
+    if options.command is None:
+        parser.exit(2, parser.format_help())
     options.rest = rest
     if rest and options.run is not bench.run:
         parser.error(f"unrecognized arguments: {' '.join(rest)}")
@@ -52,7 +54,8 @@ def _run(options: argparse.Namespace, stream: TextIO) -> int:
             # The reader has gone (`firelu ops | head`): nothing is left to say, nor to flush at exit.
             os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
             return 0
-        reason = str(error) or "out of memory"
+        # An operator's message begins with its name, which may be the command's.
+        reason = str(error).removeprefix(f"{options.command}: ") or "out of memory"
         if isinstance(error, OSError) and error.filename:
             reason = f"{error.filename}: {error.strerror}"
         print(f"firelu {options.command}: {reason}", file=sys.stderr)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..errors import ArgumentError
+from ..layouts import image_axes
 from ..resampling.bands import Filters
 from ..resampling.functions import check_dtype, make_filters, output_shape, resample
 from ..resampling.prototypes import NAMES
@@ -20,6 +21,7 @@ from .terminal import Terminal
 if TYPE_CHECKING:
     from argparse import _SubParsersAction
 
+_NAME_THEM = "pass --axes 0,1, or --axes 1,2 where these are no colours"
 # The samples of a tile along each axis that is resampled: a few megabytes are in work, however large the array.
 _TILE = 1024
 
@@ -66,7 +68,8 @@ def run(options: argparse.Namespace, terminal: Terminal) -> int:
     if options.input.absolute() == options.output.absolute():
         raise ArgumentError(f"resample: OUT: got {options.output}, takes another file than IN")
     shape = _image(options, terminal) if kind == "image" else _array(options, terminal, kind)
-    terminal.line(f"{' x '.join(map(str, shape))}: {terminal.style(str(options.output), 'bold')}")
+    unit = " pixels" if kind == "image" else ""
+    terminal.line(f"{' x '.join(map(str, shape))}{unit}: {terminal.style(str(options.output), 'bold')}")
     return 0
 
 
@@ -75,8 +78,8 @@ def _kind(path: Path) -> str:
 
 
 def _image(options: argparse.Namespace, terminal: Terminal) -> tuple[int, ...]:
-    """Resample an image file; an image is in memory as a whole."""
-    image_module = _need("PIL.Image", "pillow")
+    """Resample an image file, which is in memory as a whole; give its width and height."""
+    image_module, operations = _need("PIL.Image", "pillow"), _need("PIL.ImageOps", "pillow")
     if options.axes is not None:
         raise ArgumentError("resample: --axes: got axes for an image, takes them for arrays alone")
     if options.output.suffix.lower() not in image_module.registered_extensions():
@@ -87,6 +90,8 @@ def _image(options: argparse.Namespace, terminal: Terminal) -> tuple[int, ...]:
             image = image_module.open(options.input)
         except image_module.UnidentifiedImageError as error:
             raise ArgumentError(f"resample: IN: got {options.input}, takes an image, .npy or .zarr") from error
+        # Cameras store what the sensor saw, and how to turn it; the file that is written says nothing of that.
+        image = operations.exif_transpose(image)
         if image.mode not in ("L", "RGB", "I;16"):
             has_alpha = image.mode in ("LA", "PA", "RGBA") or "transparency" in image.info
             # Colours times their opacity: what is transparent then has no say in its neighbours' colour.
@@ -101,14 +106,14 @@ def _image(options: argparse.Namespace, terminal: Terminal) -> tuple[int, ...]:
             image_module.frombytes("RGBa", size, pixels.tobytes()).convert("RGBA").save(options.output)
         else:
             image_module.fromarray(pixels).save(options.output)
-    return tuple(pixels.shape)
+    return pixels.shape[1], pixels.shape[0]
 
 
 def _array(options: argparse.Namespace, terminal: Terminal, kind: str) -> tuple[int, ...]:
     """Resample an array tile by tile."""
     source = _open_zarr(options.input) if kind == "zarr" else np.load(options.input, mmap_mode="r")
     check_dtype("resample", source.dtype)
-    axes = (-2, -1) if options.axes is None else options.axes
+    axes = image_axes("resample", "IN", source.shape, options.axes, _NAME_THEM)
     up, down = options.factor.numerator, options.factor.denominator
     filters, border = make_filters("resample", source.ndim, up, down, axes, options.kernel, options.border)
     shape = output_shape(source.shape, filters)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import firelu
 import matplotlib as mpl
 import numpy
 from numpy.typing import NDArray
-from PIL import Image
+from PIL import Image, ImageOps
 
 mpl.use("Agg")  # no window is opened, wherever this runs
 
@@ -34,7 +35,7 @@ plt.rcParams.update(
         "axes.titlesize": 10,
         "axes.spines.top": False,
         "axes.spines.right": False,
-        "figure.dpi": 110,
+        "figure.dpi": 87,  # twelve inches are the width of the page's column: what a browser shrinks gets aliases
     }
 )
 
@@ -74,9 +75,9 @@ def _fine() -> Array:
 
 
 def read(path: Path) -> Array:
-    """Read a picture file as [1, 3, H, W], cropped to a multiple of 8, at most 1024 on a side."""
+    """Read a picture file as [1, 3, H, W], upright, cropped to a multiple of 8, at most 1024 on a side."""
     with Image.open(path) as opened:
-        image = _plain(opened)
+        image = _plain(ImageOps.exif_transpose(opened))
     image.thumbnail((_LARGEST, _LARGEST))
     width, height = image.width // 8 * 8, image.height // 8 * 8
     if min(width, height) < 64:
@@ -199,3 +200,17 @@ def show(axis: Any, picture: Array, title: str = "") -> None:
     axis.imshow(values, cmap="gray", vmin=0, vmax=1, interpolation="antialiased")  # nearest would draw aliases
     axis.set_title(title)
     axis.set_axis_off()
+
+
+def place_pixels(plot: Plot, axes: Iterable[Any]) -> None:
+    """Draw each pixel of images as one of the drawing, or a square of some: at other sizes they would have aliases."""
+    plot.canvas.draw()  # so that the layout is known; it is then kept
+    plot.set_layout_engine("none")
+    whole = plot.bbox
+    for axis in axes:
+        place = axis.get_window_extent()
+        rows, columns = axis.images[0].get_size()
+        times = max(1, int(min(place.height / rows, place.width / columns)))
+        height, width = times * rows, times * columns
+        left, bottom = round(place.x0 + (place.width - width) / 2), round(place.y0 + (place.height - height) / 2)
+        axis.set_position((left / whole.width, bottom / whole.height, width / whole.width, height / whole.height))
