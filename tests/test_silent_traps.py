@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pathlib
 import sys
 import types
 
@@ -201,3 +202,27 @@ class TestImages:
     def test_a_batch_is_refused_with_its_layouts(self):
         with pytest.raises(firelu.ShapeError, match=r"takes an axis for each letter of layout='HWC': pass layout=\"NH"):
             firelu.resize(np.ones((2, 3, 8, 8)), 0.5)
+
+    @pytest.mark.parametrize("shape", [(64, 48, 3), (5, 5, 4)])
+    def test_colours_last_are_refused_with_the_right_axes(self, shape):
+        """Unless the axes are named: these may be no colours."""
+        x = np.ones(shape, np.float32)
+        smaller = tuple(-(-length // 2) for length in shape)
+        for call in (lambda **axes: firelu.resample(x, 1, 2, **axes), lambda **axes: firelu.pyramid(x, 2, **axes)[1]):
+            with pytest.raises(
+                firelu.ShapeError, match=r"takes \(\.\.\., H, W\), .* pass axes=\(0, 1\), or axes=\(1, 2\)"
+            ):
+                call()
+            assert call(axes=(0, 1)).shape == (*smaller[:2], shape[2])
+            assert call(axes=(1, 2)).shape == call(axes=(-2, -1)).shape == (shape[0], *smaller[1:])
+
+    @pytest.mark.parametrize("shape", [(3, 64, 48), (64, 3), (64, 48, 2), (64, 4, 4), (1, 64, 48, 3)])
+    def test_other_shapes_have_their_last_axes_resampled(self, shape):
+        x = np.ones(shape, np.float32)
+        assert firelu.resample(x, 2).shape == (*shape[:-2], 2 * shape[-2], 2 * shape[-1])
+        assert firelu.pyramid(x, 1)[0].shape == shape
+
+    @pytest.mark.parametrize("path", ["photo.jpg", pathlib.Path("photo.jpg")])
+    def test_a_path_is_no_image(self, path):
+        with pytest.raises(firelu.DTypeError, match=r"resize: image: got a path, takes an array: numpy\.asarray\(PIL"):
+            firelu.resize(path, 0.5)
