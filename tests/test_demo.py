@@ -18,7 +18,7 @@ from firelu import demo
 from firelu.cli import main
 from firelu.demo import page as page_module
 from firelu.demo import pictures
-from PIL import Image
+from PIL import Image, ImageOps
 
 NO_BROWSER = f"no browser: none of {', '.join(NAMES)} is installed, or this is not a POSIX system"
 
@@ -172,6 +172,18 @@ def test_palettes_and_floats(tmp_path):
         np.testing.assert_allclose(pictures.read(tmp_path / "floats.tiff")[0, 2], RAMP, atol=1e-6)
 
 
+@pytest.mark.parametrize("orientation", range(1, 9))
+def test_photos_stay_upright(tmp_path, orientation):
+    values = np.zeros((64, 96, 3), np.uint8)
+    values[:32, :48] = 255, 0, 0
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    Image.fromarray(values).save(tmp_path / "photo.png", exif=exif)
+    with Image.open(tmp_path / "photo.png") as stored:
+        upright = np.asarray(ImageOps.exif_transpose(stored), np.float32) / 255
+    np.testing.assert_allclose(pictures.read(tmp_path / "photo.png")[0].transpose(1, 2, 0), upright, atol=1e-6)
+
+
 def test_a_large_picture_of_16_bits_is_made_smaller(tmp_path):
     (tmp_path / "large.png").write_bytes(png(16, GREY, np.full((1100, 2200), 32768, np.uint16)))
     picture = pictures.read(tmp_path / "large.png")
@@ -204,6 +216,18 @@ def test_what_is_no_picture_is_refused(content, tmp_path, capsys):
     assert "broken.png" in capsys.readouterr().err
 
 
+def test_what_shows_aliases_is_drawn_pixel_for_pixel(page):
+    """At any other size the drawing itself would have aliases, as would what a browser shrinks."""
+    folder = page.path.parent
+    drawing = np.asarray(Image.open(folder / "downsampling.png").convert("RGB"), np.int16)
+    result = np.asarray(Image.open(folder / "smaller_nearest_neighbour.png"), np.int16)[:160, :200]
+    corners = np.argwhere((abs(drawing[:-160, :-200] - result[0, 0]) <= 1).all(axis=2))
+    assert any(abs(drawing[y : y + 160, x : x + 200] - result).max() <= 1 for y, x in corners)  # rounded otherwise
+    for path in folder.glob("*.png"):
+        with Image.open(path) as picture:
+            assert picture.width < 1050  # the page's column
+
+
 @pytest.mark.skipif(find_browser() is None, reason=NO_BROWSER)
 def test_a_browser_shows_every_picture(page, tmp_path):
     with Browser(tmp_path) as browser:
@@ -215,6 +239,7 @@ def test_a_browser_shows_every_picture(page, tmp_path):
         assert len(widths) == len(page.pictures) + 2  # two of them stand at the top as well
         assert min(widths) > 0
         assert browser.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+        assert browser.evaluate("[...document.images].every(i => i.width === i.naturalWidth || i.closest('.own'))")
         assert browser.console == []
 
 

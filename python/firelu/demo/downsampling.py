@@ -18,6 +18,7 @@ from .pictures import (
     interior,
     level,
     low_frequencies,
+    place_pixels,
     show,
     slug,
     spectrum_by_frequency,
@@ -34,7 +35,7 @@ exactly what the detail that is too fine leaves in the result. The last row show
 strong as the signal, nothing can separate the two. A longer kernel keeps more of the signal for about as little alias.
 """
 _BORDER = 16
-_PART = (slice(None), slice(None), slice(0, 200), slice(0, 240))  # about as large as it is drawn
+_PART = (slice(None), slice(None), slice(0, 160), slice(0, 200))  # about as large as its place in the drawing
 
 
 def _ways() -> dict[str, Callable[[Array], Array]]:
@@ -51,7 +52,7 @@ def section(pictures: Pictures) -> Section:
     table = [["kernel", "alias, relative to the signal", "signal that is kept"]]
     gallery = [pictures.save("original", source, f"original, {source.shape[3]} x {source.shape[2]}")]
     ways = _ways()
-    plot, axes = plt.subplots(3, len(ways), figsize=(3 * len(ways), 7.4), layout="compressed", height_ratios=[5, 5, 4])
+    plot, axes = plt.subplots(3, len(ways), figsize=(3 * len(ways), 6.6), layout="compressed", height_ratios=[5, 5, 4])
     for column, (name, down) in zip(axes.T, ways.items(), strict=True):
         result, kept = down(source), down(low)
         alias = result - kept
@@ -70,6 +71,7 @@ def section(pictures: Pictures) -> Section:
         axis.set_ylim(max(min(values.min() for values in drawn), highest - 90) - 3, highest + 5)
     axes[2, 0].set_ylabel("spectrum, dB")
     axes[2, -1].legend(frameon=False)
+    place_pixels(plot, axes[:2].flat)
     caption = "Half the size: the result, the alias in it (x 3; grey: none), and the spectra of signal and alias."
     figure = pictures.plot("downsampling", plot, caption)
     finding = "Alias, relative to the signal (and signal that is kept): "

@@ -129,13 +129,15 @@ _PAGE = Template("""<!doctype html>
   :root { color-scheme: light dark; --line: #8884; --soft: #8881; --mark: #c2410c; --quiet: #595959; }
   @media (prefers-color-scheme: dark) { :root { --mark: #fb923c; --quiet: #a6a6a6; } }
   body { font: 17px/1.6 system-ui, sans-serif; max-width: 68rem; margin: 0 auto; padding: 2rem 1.2rem 5rem; }
-  h1 { font-size: 2.1rem; line-height: 1.2; margin: 0 0 .3rem; }
+  h1 { font-size: 2.1rem; line-height: 1.2; margin: 0 0 .8rem; }
   h2 { font-size: 1.45rem; margin: 3.2rem 0 .6rem; padding-top: .8rem; border-top: 1px solid var(--line); }
   p, ul, ol { max-width: 46rem; }
   .facts { color: var(--quiet); font-size: .9rem; }
   figure { margin: 1.2rem 0; }
   figcaption { color: var(--quiet); font-size: .9rem; max-width: 46rem; }
   img { display: block; max-width: 100%; height: auto; background: #fff; border-radius: 6px; }
+  .wide a { display: block; overflow-x: auto; } /* wider than a phone: scrolled, never scaled */
+  .wide img { max-width: none; }
   .gallery { display: flex; flex-wrap: wrap; gap: 1rem; }
   .gallery figure { margin: 0; }
   .own img { object-fit: none; object-position: left top; border-radius: 0; } /* cropped, never scaled */

@@ -87,14 +87,14 @@ def section(pictures: Pictures) -> Section:
     """Draw the schedules, one run in time, and what the choices change."""
     centres = _letters()
     steps, shown = 50, (49, 16, 9, 4)
-    plot, axes = plt.subplots(1, len(shown) + 1, figsize=(13, 1.9), layout="constrained")
+    plot, axes = plt.subplots(1, len(shown) + 1, figsize=(12, 1.9), layout="constrained")
     for axis, visit, points in zip(axes, (*shown, 0), _sample(centres, "linear", steps, 0.0, shown), strict=True):
         _scatter(axis, points, "noise" if visit == 49 else f"step {steps - visit} of {steps}")
     course = pictures.plot("diffusion", plot, f"{_POINTS} points on their way from noise to data in 50 DDIM steps.")
 
     table = [["schedule", "steps", "eta", "distance to the data"]]
     cases = [("linear", 5, 0.0), ("linear", 20, 0.0), ("linear", 20, 1.0), ("cosine", 20, 0.0), ("cosine", 20, 1.0)]
-    plot, axes = plt.subplots(2, 3, figsize=(13, 5.2), layout="constrained")
+    plot, axes = plt.subplots(2, 3, figsize=(12, 5.4), layout="constrained")
     for name in ("linear", "sqrt_linear", "sqrt", "cosine"):
         axes[0, 0].plot(numpy.cumprod(1 - make_beta_schedule(name, _TRAINED_STEPS)), label=name, color=_COLOURS[name])
     axes[0, 0].set(title="share of the signal that is left", xlabel="step of 1000")

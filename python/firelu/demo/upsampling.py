@@ -81,4 +81,4 @@ def section(pictures: Pictures) -> Section:
 def _draw_spectrum(axis: Axes, picture: Array) -> None:
     axis.imshow(spectrum(picture), cmap="magma", vmin=-110, vmax=-30, extent=(-0.5, 0.5, -0.5, 0.5))
     axis.add_patch(Rectangle((-0.125, -0.125), 0.25, 0.25, fill=False, edgecolor="white", linewidth=0.8))
-    axis.set(xticks=[-0.5, 0, 0.5], yticks=[], xlabel="cycles per pixel", title="spectrum")
+    axis.set(xticks=[-0.25, 0, 0.25], yticks=[], xlabel="cycles per pixel", title="spectrum")
