@@ -24,7 +24,7 @@ library has without a compiler.
 
 {table}
 """
-README_NOTE = """Times are relative to firelu, from the smallest figure to the largest on
+README_NOTE = """Times are multiples of firelu's, from the smallest to the largest measured on
 {machines}.
 The [performance page](https://github.com/firelu/firelu/blob/main/docs/performance.md) has a row for each machine.
 `firelu bench --quick` measures yours in a minute and ends with a line such as
@@ -222,7 +222,7 @@ def readme_section(text: str, runs: list[dict[str, Any]]) -> str:
         row("upfirdn2d", f"{over_all('torch', slice(1, None))} (the fastest formula)", over_all("scipy", slice(None))),
     ]
     rows_now = re.compile(r"(^\| time on a CPU: .*\n)+", re.MULTILINE)
-    note_now = re.compile(r"^Times are relative to firelu.*?\n(?=\n)", re.MULTILINE | re.DOTALL)
+    note_now = re.compile(r"^Times are multiples of firelu's.*?\n(?=\n)", re.MULTILINE | re.DOTALL)
     machines = [f"{machine['processor']} with {machine['threads']} threads" for machine, _ in found]
     listed = " and ".join(filter(None, [", ".join(machines[:-1]), machines[-1]]))
     typical = [f"{times(found[0][1][name]).partition(' (')[0]} than {name}" for name in ("torch", "scipy")]

@@ -197,7 +197,7 @@ def test_the_newest_run_of_each_kind_and_machine_counts():
     assert "A quick run" in tables[1]
 
     before = (
-        "| time on a CPU: old |\n| derivatives |\n\nTimes are relative to firelu, once\nupon a time.\n\nThe rest.\n"
+        "| time on a CPU: old |\n| derivatives |\n\nTimes are multiples of firelu's, once\nupon a time.\n\nThe rest.\n"
     )
     text = writer["readme_section"](before, [own, *others])
     assert "| time on a CPU: bias + leaky ReLU | **1** | – | 2 to 6 | – |\n" in text
