@@ -11,7 +11,7 @@ import argparse
 import itertools
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
 from statistics import median
@@ -184,6 +184,20 @@ def _named(row: str) -> str:
     return "|".join(row.split("|")[:5])
 
 
+def _summary(rows: Iterable[str]) -> str:
+    """Say how many times firelu's time each library took, over all rows of a table."""
+    ratios: dict[str, list[float]] = {}
+    for row in rows:
+        _, _, _, _, against, ours, theirs, *_ = (cell.strip() for cell in row.split("|"))
+        ratios.setdefault(against.split()[0], []).append(float(theirs) / float(ours))
+    spans = (f"{library} {_plain(min(found))} to {_plain(max(found))}" for library, found in ratios.items())
+    return f"Times of other libraries, as multiples of firelu's: {', '.join(spans)}."
+
+
+def _plain(number: float) -> str:
+    return f"{number:.0f}" if number >= 10 else f"{number:.1f}"
+
+
 def merged(page: str, rows: list[str], machine: str) -> str | None:
     """Put rows on a page, in the table of a machine: in the place of those about the same, or behind the others."""
     before, _, rest = page.partition(_START)
@@ -202,7 +216,7 @@ def merged(page: str, rows: list[str], machine: str) -> str | None:
     for heading, table_rows in tables.items():
         kinds = sorted({row.split("|")[1] for row in table_rows})
         ordered = [row for kind in kinds for row in table_rows.values() if row.split("|")[1] == kind]
-        lines += [heading, "", *_HEAD, *ordered, ""]
+        lines += [heading, _summary(ordered), "", *_HEAD, *ordered, ""]
     return "\n".join([*lines, _END + after])
 
 
