@@ -68,6 +68,7 @@ RAISED = {
     "LeakyRelu: X: got int64,": lambda: firelu.leaky_relu(np.arange(3)),
     "UpFirDn2d: X: got uint8,": lambda: firelu.filter2d(np.zeros((3, 8, 8), np.uint8), firelu.make_kernel([1, 1])),
     "LeakyRelu: X: got torch.Tensor,": torch_tensor,
+    "resample: x: got (480, 640, 3),": lambda: firelu.resample(np.zeros((480, 640, 3), np.uint8), 1, 2),
     "FusedLeakyRelu: B: got (4,),": lambda: firelu.fused_leaky_relu(IMAGE, np.zeros(4, np.float32)),
     "FusedLeakyRelu: B: got float64,": lambda: firelu.fused_leaky_relu(IMAGE, np.zeros(3)),
     "UpFirDn2d: X: got (2, 2),": lambda: firelu.upfirdn2d(np.ones((2, 2)), np.ones((3, 3))),
