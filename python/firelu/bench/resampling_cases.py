@@ -189,7 +189,8 @@ def _summary(rows: Iterable[str]) -> str:
     ratios: dict[str, list[float]] = {}
     for row in rows:
         _, _, _, _, against, ours, theirs, *_ = (cell.strip() for cell in row.split("|"))
-        ratios.setdefault(against.split()[0], []).append(float(theirs) / float(ours))
+        # Times are written to a tenth of a millisecond: smaller ones count as half of that.
+        ratios.setdefault(against.split()[0], []).append(float(theirs) / max(float(ours), 0.05))
     spans = (f"{library} {_plain(min(found))} to {_plain(max(found))}" for library, found in ratios.items())
     return f"Times of other libraries, as multiples of firelu's: {', '.join(spans)}."
 
