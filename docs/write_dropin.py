@@ -12,6 +12,8 @@ from pathlib import Path
 FOLDER = Path(__file__).parent
 PAGE, FILE = FOLDER / "compat.md", FOLDER / "dropin.json"
 BETWEEN = re.compile(r"(<!-- dropin -->\n).*?(<!-- end of dropin -->\n)", re.DOTALL)
+#: What a family gains, from the smallest ratio to the largest: a cell of the table of families.
+GAIN = re.compile(r"([^|:]+): [0-9.]+ to [0-9.]+ times as fast")
 
 
 def results() -> list[dict]:
@@ -41,8 +43,17 @@ def tables(runs: list[dict]) -> str:
     return "\n".join(map(table, runs)) or "No run is recorded yet.\n"
 
 
+def gain(network: str, runs: list[dict]) -> str:
+    """Give the range of a network's ratios."""
+    rows = [row for run in runs if not run["train"] for row in run["networks"]]
+    ratios = [row["ratio"] for row in rows if row["network"].startswith(network)]
+    return f"{network}: {min(ratios):.1f} to {max(ratios):.1f} times as fast"
+
+
 def page(text: str, runs: list[dict]) -> str:
     """Give the page with the figures in their place."""
+    if runs:
+        text = GAIN.sub(lambda match: " " + gain(match[1].strip(), runs), text)
     return BETWEEN.sub(lambda match: match[1] + tables(runs) + match[2], text)
 
 
