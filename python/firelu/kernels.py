@@ -189,17 +189,14 @@ def _centred(taps: tuple[int, int], factors: tuple[int, int], lead: int) -> tupl
     return padding[0], padding[1], padding[2], padding[3]
 
 
-def _check_picture(operator: str, x: Any) -> None:
-    """Refuse an image with its colours last, of which rows and columns would not be what is resampled."""
-    remedy = (
-        "call firelu.resize(x, size) or firelu.resample(x, up, down, axes=(0, 1)), or pass x.transpose(2, 0, 1), "
-        "or x[None] where these are no colours"
-    )
-    refuse_colours_last(operator, "x", np.shape(x), "resample", remedy)
-
-
 # For what filters and does not resize.
 FILTER_REMEDY = "pass x.transpose(2, 0, 1), or x[None] where these are no colours"
+
+
+def _check_picture(operator: str, x: Any) -> None:
+    """Refuse an image with its colours last, of which rows and columns would not be what is resampled."""
+    remedy = f"call firelu.resize(x, size) or firelu.resample(x, up, down, axes=(0, 1)), or {FILTER_REMEDY}"
+    refuse_colours_last(operator, "x", np.shape(x), "resample", remedy)
 
 
 def _check_sum(operator: str, kernel: Any) -> None:
