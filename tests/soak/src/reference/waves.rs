@@ -3,7 +3,7 @@
 use firelu::DType;
 
 use super::uncertain::{UNITS, Uncertain, checked, product, small};
-use super::{Bound, Expected, computed};
+use super::{Bound, Expected, computed, exact};
 use crate::rounding::{largest, spacing, unit};
 use crate::signatures::Array;
 
@@ -15,29 +15,19 @@ pub struct Wave {
     relative: f64,
 }
 
-/// A sum of uncertain numbers, and of their magnitudes. What each addition rounds away is kept: of a number that is added
-/// thousands of times it would grow beyond the operator's own error.
+/// A sum of uncertain numbers, and of their magnitudes.
 #[derive(Clone, Copy, Default)]
 pub struct Total {
-    value: f64,
-    rounded_away: f64,
+    sum: exact::Total,
     error: f64,
     size: f64,
 }
 
 impl Total {
     pub fn add(&mut self, part: Uncertain) {
-        let sum = self.value + part.value;
-        let of_part = sum - self.value;
-        let lost = (self.value - (sum - of_part)) + (part.value - of_part);
-        self.value = sum;
-        self.rounded_away += if lost.is_finite() { lost } else { 0.0 };
+        self.sum.add(part.value, 1.0);
         self.error += part.error;
         self.size += part.value.abs();
-    }
-
-    fn sum(self) -> f64 {
-        self.value + self.rounded_away
     }
 }
 
@@ -147,7 +137,7 @@ impl Wave {
         for (number, total) in numbers.values.iter().zip(totals) {
             let chain = if logscale { number.exp() } else { 1.0 };
             let other = if both { total[1] } else { Total::default() };
-            let value = (total[which].sum() + other.sum()) * chain;
+            let value = (total[which].sum.value() + other.sum.value()) * chain;
             let error = (total[which].error + other.error) * chain
                 + UNITS * unit(numbers.dtype.compute()) * value.abs()
                 + spacing(numbers.dtype, 0.0);
