@@ -114,19 +114,6 @@ impl<T: SimdElement, const N: usize> Run<T, N> {
     }
 }
 
-/// Adds the numbers of a row to lanes, the first to the lane `first`.
-pub fn add_row_to_lanes<C: SimdElement<Compute = C> + Compute>(
-    level: Level,
-    row: &[C],
-    lanes: &mut [C; MOST_LANES],
-    first: usize,
-) {
-    let run =
-        Run::<C, 1> { pointers: [row.as_ptr()], last: Last::Dense, target: std::ptr::null_mut(), streaming: false };
-    // SAFETY: the row has so many numbers, and there is no target.
-    unsafe { run.add_to_lanes(level, &Identity, lanes, first, row.len()) };
-}
-
 /// The result for one element, stored unless `target` is null.
 ///
 /// # Safety

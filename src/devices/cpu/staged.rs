@@ -3,10 +3,11 @@
 //! each level, not for every kind of operand, and elements that fill no register have the same bits as others.
 
 use std::mem::MaybeUninit;
+use std::ops::Range;
 
 use crate::features::Level;
 use crate::simd::element::{LINE, MOST_LANES, lanes_of};
-use crate::simd::{Formula, Lane, Several};
+use crate::simd::{Formula, Fused, Lane, Several};
 use crate::sources::{Last, PIECE, SimdElement};
 use firelu_core::dtype::{Compute, Element};
 
@@ -151,33 +152,51 @@ pub unsafe fn rows<T: SimdElement, const N: usize, const M: usize>(
     }
 }
 
-/// A row of the first result; the two others are added to lanes, number i of the row to the lane i modulo their number.
+/// A row of the first result, past the caches where it is streamed; the two others are added to lanes, the first ones to
+/// the lane `first`.
 ///
 /// # Safety
-/// `count` numbers must be readable at each source and writable at the target, which may be a source.
+/// `count` numbers must be readable at each source and writable at the target, which may be a source unless it is streamed.
 pub unsafe fn row_and_sums<C: SimdElement<Compute = C> + Compute>(
     level: Level,
     formula: &impl Several<C, 2, 3>,
     sources: [*const C; 2],
-    (target, count): (*mut C, usize),
-    sums: &mut [[C; MOST_LANES]; 2],
+    to: (*mut C, usize, bool),
+    lanes: (&mut [[C; MOST_LANES]; 2], usize),
 ) {
     // SAFETY: the caller's promise; levels were detected.
     unsafe {
         match level {
             #[cfg(target_arch = "x86_64")]
-            Level::Avx512 => registers::avx512_sums(formula, sources, target, count, sums),
+            Level::Avx512 => registers::avx512_sums(formula, sources, to, lanes),
             #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
-            Level::Avx2 | Level::Neon => registers::avx2_or_neon_sums(formula, sources, target, count, sums),
-            _ => {
-                for i in 0..count {
-                    let results = formula.apply(sources.map(|row| row.add(i).read_unaligned()));
-                    target.add(i).write_unaligned(results[0]);
-                    let lane = i % lanes_of::<C>();
-                    sums[0][lane] = sums[0][lane] + results[1];
-                    sums[1][lane] = sums[1][lane] + results[2];
-                }
-            }
+            Level::Avx2 | Level::Neon => registers::avx2_or_neon_sums(formula, sources, to, lanes),
+            _ => one_by_one(formula, sources, to.0, 0..to.1, lanes),
+        }
+    }
+}
+
+/// Some numbers of such a row without registers.
+///
+/// # Safety
+/// As [`row_and_sums`].
+#[inline(always)]
+unsafe fn one_by_one<C: Compute>(
+    formula: &impl Several<C, 2, 3>,
+    sources: [*const C; 2],
+    target: *mut C,
+    range: Range<usize>,
+    (sums, first): (&mut [[C; MOST_LANES]; 2], usize),
+) {
+    for at in range {
+        // SAFETY: the caller's promise. No closures: they would not have the caller's instruction set.
+        unsafe {
+            let operands = [Fused(sources[0].add(at).read_unaligned()), Fused(sources[1].add(at).read_unaligned())];
+            let [result, first_term, second_term] = formula.apply(operands);
+            target.add(at).write_unaligned(result.0);
+            let lane = (first + at) % lanes_of::<C>();
+            sums[0][lane] = sums[0][lane] + first_term.0;
+            sums[1][lane] = sums[1][lane] + second_term.0;
         }
     }
 }
@@ -203,7 +222,7 @@ pub unsafe fn widen<T: SimdElement>(level: Level, source: *const T, target: *mut
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 mod registers {
     use crate::simd::element::{AHEAD, LINE, MOST_LANES, SimdElement, lanes_of};
-    use crate::simd::together::Together;
+    use crate::simd::together::{Registers, Together};
     use crate::simd::{Fused, Row, Several, prefetch};
     use firelu_core::dtype::Compute;
 
@@ -304,51 +323,91 @@ mod registers {
 
     /// # Safety
     /// The register's level was detected; else as [`super::row_and_sums`].
-    #[allow(clippy::needless_range_loop)] // Closures would be compiled without the level's instructions.
     #[inline(always)]
     unsafe fn row_and_sums<C: Compute, R: Row<C>>(
         formula: &impl Several<C, 2, 3>,
         sources: [*const C; 2],
-        target: *mut C,
-        count: usize,
-        sums: &mut [[C; MOST_LANES]; 2],
+        (target, count, streaming): (*mut C, usize, bool),
+        (sums, first): (&mut [[C; MOST_LANES]; 2], usize),
     ) {
-        // Lanes are one register, or two.
+        // Lines are written whole, so streaming starts at the first that begins inside the row.
+        let misaligned = target as usize % LINE;
+        let streaming = streaming && misaligned.is_multiple_of(size_of::<C>());
+        let before = if streaming && misaligned != 0 { (LINE - misaligned) / size_of::<C>() } else { 0 };
         let group = lanes_of::<C>();
-        let second = group - R::LANES;
-        let mut done = 0;
-        // SAFETY: every access is to numbers below `count` and to lanes. No closures, as above.
+        let mut done = before.min(count);
+        // SAFETY: every access is to numbers below `count` and to lanes.
+        unsafe {
+            super::one_by_one(formula, sources, target, 0..done, (sums, first));
+            // The next number's lane stands first while there are registers.
+            let turned = (first + done) % group;
+            for lanes in sums.iter_mut() {
+                lanes[..group].rotate_left(turned);
+            }
+            done = whole_and_sums::<C, Together<R>, R>(formula, sources, (target, count, streaming), sums, done);
+            done = whole_and_sums::<C, R, R>(formula, sources, (target, count, false), sums, done);
+            for lanes in sums.iter_mut() {
+                lanes[..group].rotate_right(turned);
+            }
+            super::one_by_one(formula, sources, target, done..count, (sums, first));
+        }
+    }
+
+    /// As many groups of lanes as there are from `done` on, the first number's lane first; says where they end.
+    ///
+    /// # Safety
+    /// As [`row_and_sums`]; a target that is streamed begins a line at `done`.
+    #[allow(clippy::needless_range_loop)] // Closures would be compiled without the level's instructions.
+    #[inline(always)]
+    unsafe fn whole_and_sums<C: Compute, W: Row<C> + Registers<R>, R: Row<C>>(
+        formula: &impl Several<C, 2, 3>,
+        sources: [*const C; 2],
+        (target, count, streaming): (*mut C, usize, bool),
+        sums: &mut [[C; MOST_LANES]; 2],
+        mut done: usize,
+    ) -> usize {
+        // Lanes are one register, or two: each register's terms are added to one of them, in their order.
+        let group = lanes_of::<C>();
+        let (second, parts) = (group - R::LANES, group / R::LANES);
+        let at_once = W::LANES.max(group);
+        // SAFETY: every access is to numbers below `count` and to lanes.
         unsafe {
             let [of_first, of_second] = [sums[0].as_ptr(), sums[1].as_ptr()];
             let mut lanes = [
                 [R::load(of_first), R::load(of_first.add(second))],
                 [R::load(of_second), R::load(of_second.add(second))],
             ];
-            while done + group <= count {
-                for part in 0..group / R::LANES {
-                    let at = done + part * R::LANES;
-                    let operands = [R::load(sources[0].add(at)), R::load(sources[1].add(at))];
-                    let [result, first_term, second_term] = formula.apply(operands);
-                    result.store(target.add(at));
-                    lanes[0][part] = lanes[0][part].add(first_term);
-                    lanes[1][part] = lanes[1][part].add(second_term);
+            while done + at_once <= count {
+                for step in 0..at_once / W::LANES {
+                    let at = done + step * W::LANES;
+                    let operands = [W::load(sources[0].add(at)), W::load(sources[1].add(at))];
+                    let [result, first_terms, second_terms] = formula.apply(operands);
+                    if streaming {
+                        result.stream(target.add(at));
+                        for source in sources {
+                            for line in 0..W::LANES * size_of::<C>() / LINE {
+                                prefetch(source.add(at).cast(), AHEAD + line * LINE);
+                            }
+                        }
+                    } else {
+                        result.store(target.add(at));
+                    }
+                    for place in 0..W::LANES / R::LANES {
+                        let part = (step + place) % parts;
+                        lanes[0][part] = lanes[0][part].add(first_terms.register(place));
+                        lanes[1][part] = lanes[1][part].add(second_terms.register(place));
+                    }
                 }
-                done += group;
+                done += at_once;
             }
-            for ([low, high], sums) in lanes.into_iter().zip(sums.iter_mut()) {
+            for place in 0..2 {
+                let [low, high] = lanes[place];
                 // Where there is one register, it is stored last.
-                high.store(sums.as_mut_ptr().add(second));
-                low.store(sums.as_mut_ptr());
-            }
-            for lane in 0..count - done {
-                let at = done + lane;
-                let operands = [Fused(sources[0].add(at).read_unaligned()), Fused(sources[1].add(at).read_unaligned())];
-                let [result, first_term, second_term] = formula.apply(operands);
-                target.add(at).write_unaligned(result.0);
-                sums[0][lane] = sums[0][lane] + first_term.0;
-                sums[1][lane] = sums[1][lane] + second_term.0;
+                high.store(sums[place].as_mut_ptr().add(second));
+                low.store(sums[place].as_mut_ptr());
             }
         }
+        done
     }
 
     /// # Safety
@@ -357,12 +416,11 @@ mod registers {
     pub unsafe fn avx2_or_neon_sums<C: SimdElement<Compute = C> + Compute>(
         formula: &impl Several<C, 2, 3>,
         sources: [*const C; 2],
-        target: *mut C,
-        count: usize,
-        sums: &mut [[C; MOST_LANES]; 2],
+        to: (*mut C, usize, bool),
+        lanes: (&mut [[C; MOST_LANES]; 2], usize),
     ) {
         // SAFETY: the caller's promise.
-        unsafe { row_and_sums::<C, C::Register>(formula, sources, target, count, sums) }
+        unsafe { row_and_sums::<C, C::Register>(formula, sources, to, lanes) }
     }
 
     /// # Safety
@@ -372,12 +430,11 @@ mod registers {
     pub unsafe fn avx512_sums<C: SimdElement<Compute = C> + Compute>(
         formula: &impl Several<C, 2, 3>,
         sources: [*const C; 2],
-        target: *mut C,
-        count: usize,
-        sums: &mut [[C; MOST_LANES]; 2],
+        to: (*mut C, usize, bool),
+        lanes: (&mut [[C; MOST_LANES]; 2], usize),
     ) {
         // SAFETY: the caller's promise.
-        unsafe { row_and_sums::<C, C::Wide>(formula, sources, target, count, sums) }
+        unsafe { row_and_sums::<C, C::Wide>(formula, sources, to, lanes) }
     }
 
     /// Widens whole registers and says how many elements that were.

@@ -194,8 +194,10 @@ impl Gradient {
         self.dims.for_each_run(start, end, |offset, index, length| {
             let mut at = offset.clone();
             at.advance(&self.channel, channel as isize);
-            for from in (0..length).step_by(PIECE) {
-                let count = PIECE.min(length - from);
+            // Rows that need no room are taken as they are.
+            let most = if self.is_dense::<T>() { length } else { PIECE };
+            for from in (0..length).step_by(most) {
+                let count = most.min(length - from);
                 // SAFETY: these are elements of the views, which promise all of them.
                 unsafe { self.piece::<T>(wave, &at, count, &mut sums, index - start + from) };
                 at.advance(&self.dims.inner, count as isize);
@@ -207,8 +209,16 @@ impl Gradient {
         }
     }
 
+    /// Whether elements are read and written where they are.
+    fn is_dense<T: Element>(&self) -> bool {
+        let (inner, size) = (&self.dims.inner, size_of::<T>() as isize);
+        let steps = inner.target == size && inner.sources.iter().all(|&step| step == size);
+        steps && !self.target.is_null() && T::DTYPE == <T::Compute as Element>::DTYPE
+    }
+
     /// # Safety
-    /// `count` elements must be readable and writable from the offset on along the innermost dimension.
+    /// `count` elements must be readable and writable from the offset on along the innermost dimension, no more than
+    /// [`PIECE`] unless these are dense.
     unsafe fn piece<T>(
         &self,
         wave: &Wave<T::Compute>,
@@ -237,9 +247,9 @@ impl Gradient {
             let sources = [read(0, stream), read(1, t)];
             let target = self.target.wrapping_offset(at.target);
             let dense = inner.target == size || count == 1;
-            let direct = !self.target.is_null() && dense && is_wide && !self.streaming;
+            let direct = !self.target.is_null() && dense && is_wide;
             let row = if direct { target.cast() } else { result };
-            wave.gradient(self.level, sources, (row, count), sums, first);
+            wave.gradient(self.level, sources, (row, count, direct && self.streaming), (sums, first));
             if self.target.is_null() || direct {
                 return;
             }

@@ -1,14 +1,12 @@
 //! Snake: `t + sin²(p t) / B` with `B = q + 1e-9`, the numbers p and q of one channel.
 
-use std::mem::MaybeUninit;
-
 use crate::elementwise::{apply_to_row, apply_to_rows};
 use crate::features::Level;
 use crate::functions::{angle, exp};
-use crate::lanes::{add_row_to_lanes, tree};
-use crate::simd::element::{MOST_LANES, lanes_of};
+use crate::lanes::tree;
+use crate::simd::element::MOST_LANES;
 use crate::simd::{Formula, Fused, Lane, Several};
-use crate::sources::{PIECE, SimdElement};
+use crate::sources::SimdElement;
 use crate::staged;
 use firelu_core::dtype::Compute;
 
@@ -55,40 +53,26 @@ impl<C: SimdElement<Compute = C> + Compute> Wave<C> {
     /// As [`multiply`](Self::multiply); gives the sums over the row of the stream times the derivatives by p and by q.
     pub fn multiply_and_sum(&self, level: Level, stream: &mut [C], t: &[C]) -> [f64; 2] {
         let mut sums = [[C::default(); MOST_LANES]; 2];
-        let t = &t[..stream.len()];
-        for (start, piece) in (0..).step_by(PIECE).zip(stream.chunks_mut(PIECE)) {
-            let (numbers, result) = ([piece.as_ptr(), t[start..].as_ptr()], piece.as_mut_ptr());
-            // SAFETY: both rows have the piece's numbers, each read before it is written.
-            unsafe { self.gradient(level, numbers, (result, piece.len()), &mut sums, start) };
-        }
+        let (numbers, result) = ([stream.as_ptr(), t[..stream.len()].as_ptr()], stream.as_mut_ptr());
+        // SAFETY: both rows have as many numbers, each read before it is written.
+        unsafe { self.gradient(level, numbers, (result, stream.len(), false), (&mut sums, 0)) };
         sums.map(|lanes| tree(|lane| lanes[lane]))
     }
 
-    /// The gradient of at most [`PIECE`] numbers, from a stream and from t: the stream times the derivative by t is
-    /// written, and the streams times those by p and q are added to lanes, the first to the lane `first`.
+    /// The gradient of some numbers, from a stream and from t: the stream times the derivative by t is written, past the
+    /// caches where it is streamed, and the streams times those by p and q are added to lanes, the first to the lane `first`.
     ///
     /// # Safety
-    /// `count` numbers must be readable at both sources and writable at the target, which may be a source.
+    /// As [`staged::row_and_sums`].
     pub unsafe fn gradient(
         &self,
         level: Level,
         sources: [*const C; 2],
-        (target, count): (*mut C, usize),
-        sums: &mut [[C; MOST_LANES]; 2],
-        first: usize,
+        to: (*mut C, usize, bool),
+        lanes: (&mut [[C; MOST_LANES]; 2], usize),
     ) {
-        if first % lanes_of::<C>() == 0 {
-            // SAFETY: the caller's promise.
-            return unsafe { staged::row_and_sums(level, self, sources, (target, count), sums) };
-        }
-        let mut terms = [const { [const { MaybeUninit::<C>::uninit() }; PIECE] }; 2];
-        let [by_frequency, by_divisor] = terms.each_mut().map(|row| row[..count].as_mut_ptr().cast::<C>());
-        // SAFETY: the caller's promise; the terms have room for the piece, as was checked.
-        unsafe { staged::rows::<C, 2, 3>(level, self, sources, [target, by_frequency, by_divisor], (count, false)) };
-        for (lanes, row) in sums.iter_mut().zip([by_frequency, by_divisor]) {
-            // SAFETY: so many terms were written.
-            add_row_to_lanes(level, unsafe { std::slice::from_raw_parts(row, count) }, lanes, first);
-        }
+        // SAFETY: the caller's promise.
+        unsafe { staged::row_and_sums(level, self, sources, to, lanes) }
     }
 }
 

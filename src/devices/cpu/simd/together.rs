@@ -12,6 +12,26 @@ const COUNT: usize = 4;
 #[derive(Clone, Copy)]
 pub struct Together<R>([R; COUNT]);
 
+/// One register, or several as one.
+pub trait Registers<R> {
+    /// One of them.
+    fn register(&self, place: usize) -> R;
+}
+
+impl<R: Copy> Registers<R> for Together<R> {
+    #[inline(always)]
+    fn register(&self, place: usize) -> R {
+        self.0[place]
+    }
+}
+
+impl<R: Copy> Registers<R> for R {
+    #[inline(always)]
+    fn register(&self, _place: usize) -> R {
+        *self
+    }
+}
+
 /// The methods of [`Together`] that are those of each register. No closures: they would not have the caller's
 /// instruction set.
 macro_rules! each {
