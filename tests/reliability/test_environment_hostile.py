@@ -209,3 +209,16 @@ def test_where_the_number_of_threads_comes_from():
     processors = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     assert told().endswith(" affinity and cgroup limits")
     assert int(told(OMP_NUM_THREADS="rubbish").split()[0]) <= processors
+
+
+@linux
+def test_an_affinity_that_is_narrowed_later_is_not_followed():
+    """The number of threads is asked for once; the page on reliability says so."""
+    code = """
+import os, firelu
+before = firelu.get_num_threads()
+os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+print(before - firelu.get_num_threads())
+"""
+    result = run_python(code, FIRELU_NUM_THREADS="")
+    assert (result.returncode, result.stdout.strip()) == (0, "0"), result.stderr

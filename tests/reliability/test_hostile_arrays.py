@@ -254,6 +254,14 @@ def test_an_array_that_is_resized_or_freed_between_calls():
     assert firelu.leaky_relu(x).shape == (10,)
 
 
+def test_a_masked_array_is_its_data():
+    """The mask is not looked at, as by `numpy.asarray`; the page on reliability says so."""
+    masked = np.ma.array(np.float32([-2, 4]), mask=[True, False])
+    for result in (firelu.leaky_relu(masked, 0.5), firelu.run_operator("LeakyRelu", masked, alpha=0.5)):
+        assert type(result) is np.ndarray
+        np.testing.assert_array_equal(result, [-1, 4])
+
+
 def test_types_that_look_like_ours():
     for dtype in (ml_dtypes.float8_e4m3fn, np.complex64, np.longdouble, np.int8, "datetime64[s]", "V4", "S4"):
         with pytest.raises(firelu.DTypeError, match="LeakyRelu"):
