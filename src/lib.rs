@@ -12,7 +12,7 @@
 //! nets, the tape of [`graph`] and the Python bridges all read the same derivatives.
 //!
 //! Modules depend on each other in one direction only:
-//! `python` → `graph` → `registry` → `operators` → `devices` → `core`.
+//! `python` → `graph` → `registry` → `operators` → `filters` → `devices` → `core`.
 
 pub mod devices;
 pub mod graph;

@@ -14,6 +14,7 @@
 //! | [`plan`] | paths, tiles, strips, taps, layouts | `axis`, data types of `loops` |
 //! | [`filter`] | forward filter and its adjoint, tile by tile | `plan`, `loops`, `levels` |
 //! | [`kernel_gradient`] | the kernel's gradient | `plan`, `loops`, `levels`, `filter::horizontal` |
+//! | [`pipeline`] | two filters with a loop of another's between them, row by row | `plan`, `loops`, `levels` |
 //!
 //! `README.md` beside this file says which call takes which path, and explains the words that are ours.
 

@@ -2,7 +2,7 @@
 //!
 //! **Comes in**: a [`Request`], which the operator's schema has checked. **Comes out**: dK, written. Registers add up a
 //! bounded number of products, then go into float64 sums; tasks and the order of their sums follow from the shapes alone.
-//! Its last places may depend on the memory layout.
+//! Its last places may depend on the memory layout. Operators call [`run`].
 
 mod grid;
 mod parts;

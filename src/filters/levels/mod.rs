@@ -1,7 +1,8 @@
 //! What each instruction-set level brings: its registers, and the loops compiled with its instructions.
 //!
 //! **Comes in**: a level that was detected. **Comes out**: the [`Loops`] of an element type, by the one match on the
-//! level. Only the files of this folder name `core::arch`. A further level is one more file and one more arm.
+//! level. The drivers ask for it: `filter`, `kernel_gradient` and `pipeline`. Only the files of this folder name
+//! `core::arch`. A further level is one more file and one more arm.
 
 #[macro_use]
 mod compile;

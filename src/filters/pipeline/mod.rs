@@ -4,6 +4,7 @@
 //! middle grid to the output grid. The argument goes up; each stream goes up too, or comes from the output grid by the
 //! adjoint of `down`; the result goes down, or back to the input grid by the adjoint of `up`. So one routine computes a
 //! filtered activation and all its derivatives. **Comes out**: the output, and the sums that the loop between has made.
+//! Operators call [`run`].
 //!
 //! Nothing of the middle grid's size is ever in memory. A tile passes through rows that stay in the first-level cache:
 //! input row → its phases along x ([`upward`]) → a ring of a few such rows → sum along y → the loop between
