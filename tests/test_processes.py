@@ -92,6 +92,37 @@ def test_the_number_of_threads():
         firelu.set_num_threads(0)
 
 
+def take_part(barrier):
+    """Give the worker what its tasks wait at, so that no worker gets two of them."""
+    global AT_ONCE
+    AT_ONCE = barrier
+
+
+def helping_threads(_):
+    """Compute while the other workers do, and count the threads of firelu's own that this process has by now."""
+    AT_ONCE.wait(60)
+    y = firelu.leaky_relu(BIG, 0.5)
+    firelu.upfirdn2d(y.reshape(1, 4, 1024, 1024), np.ones((4, 4), np.float32), pad=(2, 1))
+    count = 0
+    for thread in os.listdir("/proc/self/task"):
+        with open(f"/proc/self/task/{thread}/comm") as name:
+            count += name.read().startswith("firelu-")
+    return os.getpid(), count
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="threads are counted in /proc, which this system lacks")
+@pytest.mark.parametrize("threads", [1, 2])
+def test_workers_follow_omp_num_threads(threads, monkeypatch):
+    # Helpers wait for work as long as their process lives, so that their number is how many were ever busy. With 2 each
+    # worker has one: what is counted can be other than none.
+    monkeypatch.setenv("OMP_NUM_THREADS", str(threads))
+    monkeypatch.delenv("FIRELU_NUM_THREADS", raising=False)
+    context, workers = multiprocessing.get_context("spawn"), 4
+    with concurrent.futures.ProcessPoolExecutor(workers, context, take_part, (context.Barrier(workers),)) as pool:
+        counted = dict(pool.map(helping_threads, range(workers)))
+    assert list(counted.values()) == [threads - 1] * workers
+
+
 def test_import_starts_no_thread_and_imports_no_torch():
     code = "import os, sys, numpy, firelu; print(len(os.listdir('/proc/self/task')), 'torch' in sys.modules)"
     baseline = run_python("import os, numpy; print(len(os.listdir('/proc/self/task')))")
