@@ -120,15 +120,61 @@ where
         all.div_ceil(self.phases).next_multiple_of(self.loops.lanes)
     }
 
-    /// Writes an output row of sums along y.
+    /// Prefetches the lines of an output row.
+    pub fn prefetch(&self, row: i64) {
+        let Columns { real, .. } = self.columns;
+        for plane in &self.planes {
+            if plane.column == size_of::<T>() as isize {
+                (self.output.prefetch_lines)(
+                    plane.at(row, real.start + self.on),
+                    (real.end - real.start) as usize * size_of::<T>(),
+                );
+            }
+        }
+    }
+
+    /// Writes output rows of sums along y, which are so far apart; `lines` has room for as many rows on their way.
     ///
     /// # Safety
-    /// As [`write_rows`](Self::write_rows); the sums are a row of the middle grid.
-    pub unsafe fn finish_sums(&self, row: i64, sums: *const T::Compute) {
-        let sources: SmallVec<[*const T::Compute; 32]> =
-            self.offsets.iter().map(|&offset| sums.wrapping_add(offset)).collect();
-        // SAFETY: the caller's promise.
-        unsafe { self.finish(row, &sources, &self.taps, None) }
+    /// As [`write_rows`](Self::write_rows); the sums are rows of the middle grid, and no rule adds outputs to others.
+    pub unsafe fn finish_sums(
+        &self,
+        rows: Range<i64>,
+        (sums, pitch): (*const T::Compute, usize),
+        (lines, length): (*mut T::Compute, usize),
+    ) {
+        let Columns { real, outputs, joined, segment, .. } = self.columns;
+        let (width, count) = ((outputs.end - outputs.start) as usize, (real.end - real.start) as usize);
+        let at = |row: usize| {
+            let line = sums.wrapping_add(row * pitch);
+            self.offsets.iter().map(|&offset| line.wrapping_add(offset)).collect::<SmallVec<[*const T::Compute; 32]>>()
+        };
+        let dense = |plane: &Plane| plane.column == size_of::<T>() as isize;
+        // SAFETY: the caller's promise; the tile's columns are writable, and rows hold the strip's columns.
+        unsafe {
+            if self.phases > 4 || count < self.phases || !self.planes.iter().all(dense) {
+                for (place, row) in rows.enumerate() {
+                    self.finish(row, &at(place), &self.taps, None);
+                }
+                return;
+            }
+            let bytes = |elements: usize| (elements * size_of::<T::Compute>()) as isize;
+            let several = Rows { count: (rows.end - rows.start) as usize, source: bytes(pitch), target: bytes(length) };
+            if let ([plane], 1) = (&self.planes[..], *joined) {
+                let target = plane.at(rows.start, real.start + self.on).cast::<T>();
+                let several = Rows { target: plane.row, ..several };
+                return self.sum_along_x(&at(0), &self.taps, (target, width, several), &self.output.output);
+            }
+            let step = segment * self.phases;
+            let all = (self.planes.len() - 1) * step + width;
+            self.sum_along_x(&at(0), &self.taps, (lines, all, several), &self.loops.between_out);
+            for (which, plane) in self.planes.iter().enumerate() {
+                let source = lines.wrapping_add(which * step + (real.start - outputs.start) as usize).cast_const();
+                let target = plane.at(rows.start, real.start + self.on).cast::<T>();
+                let several = Rows { source: bytes(length), target: plane.row, ..several };
+                (self.output.output.sum)(&[source], &one(), target, count, several, Stores::Cached);
+            }
+        }
     }
 
     /// Writes an output row whose phases are there, so far apart.
@@ -254,10 +300,10 @@ where
                 return self.finish(row, &sources, &taps, None);
             }
             let width = (self.columns.outputs.end - self.columns.outputs.start) as usize;
-            self.sum_along_x(&sources, &taps, self.sums[0], width, &self.loops.between_out);
+            self.sum_along_x(&sources, &taps, (self.sums[0], width, Rows::ONE), &self.loops.between_out);
             for outside in folded {
                 let (sources, taps) = self.full_terms(outside, all, middle);
-                self.sum_along_x(&sources, &taps, self.row, width, &self.loops.between_out);
+                self.sum_along_x(&sources, &taps, (self.row, width, Rows::ONE), &self.loops.between_out);
                 for at in 0..width {
                     *self.sums[0].add(at) = *self.sums[0].add(at) + *self.row.add(at);
                 }
@@ -306,12 +352,12 @@ where
                 && dense(plane)
             {
                 let target = plane.at(row, real.start + self.on).cast::<T>();
-                return self.sum_along_x(sources, taps, target, width, &self.output.output);
+                return self.sum_along_x(sources, taps, (target, width, Rows::ONE), &self.output.output);
             }
             let line = ready.unwrap_or(self.row);
             if ready.is_none() {
                 let all = (self.planes.len() - 1) * step + width;
-                self.sum_along_x(sources, taps, line, all, &self.loops.between_out);
+                self.sum_along_x(sources, taps, (line, all, Rows::ONE), &self.loops.between_out);
             }
             for &(outside, stands_for) in folded {
                 let Some(inside) = stands_for.filter(|inside| outputs.contains(inside) && outputs.contains(&outside))
@@ -341,20 +387,20 @@ where
         &self,
         sources: &[*const T::Compute],
         taps: &[T::Compute],
-        target: *mut D,
-        width: usize,
+        (target, width, rows): (*mut D, usize, Rows),
         writing: &Writing<D>,
     ) {
         let terms = sources.len() / self.phases;
         // SAFETY: the promise of `write_rows`; rows of the middle grid have the slack that reading past the end needs.
         unsafe {
             match self.phases {
-                1 => (writing.sum)(sources, taps, target, width, Rows::ONE, Stores::Cached),
+                1 => (writing.sum)(sources, taps, target, width, rows, Stores::Cached),
                 phases @ 2..=4 if width >= phases => {
                     let bounds: SmallVec<[usize; 4]> = (1..=phases).map(|phase| phase * terms).collect();
-                    (writing.phases[phases - 2])((sources, taps, &bounds), target, width, Rows::ONE, Stores::Cached);
+                    (writing.phases[phases - 2])((sources, taps, &bounds), target, width, rows, Stores::Cached);
                 }
                 phases => {
+                    debug_assert!(rows.count == 1);
                     for phase in 0..phases.min(width) {
                         let (range, count) = (phase * terms..(phase + 1) * terms, (width - phase).div_ceil(phases));
                         let (sources, taps) = (&sources[range.clone()], &taps[range]);

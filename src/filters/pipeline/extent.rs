@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use super::edges::{Outside, closed, outside};
+use super::upward::ROWS_AT_ONCE;
 use super::{Direction, Kernel, steps};
 use crate::axis::Axis;
 use crate::border::Border;
@@ -16,7 +17,7 @@ const CACHED_BYTES: usize = 96 << 10;
 /// The same where every row passes for itself: then nothing but the row at hand is kept, and all its stages stay in the
 /// first level together.
 const PASSING_BYTES: usize = 24 << 10;
-/// The same where sums run down the columns: of each row a few columns are in the first-level cache meanwhile.
+/// The same where sums run down the columns, for each way up: many rows one after the other, in the second-level cache.
 const RUNNING_BYTES: usize = 384 << 10;
 /// The most kinds of strips of a row: one stands for all that nothing outside matters to.
 pub const KINDS: usize = 4;
@@ -125,7 +126,7 @@ impl Plan {
         rings.push(ring(y.taps + y.down + 1));
         // Rows of the middle grid's width: all rings, one row for each way up, and the sums along y.
         let rows = if passing { ups.len() + 1 } else { rings.iter().sum::<usize>() + ups.len() + 3 };
-        let (bytes, rows) = if running { (RUNNING_BYTES, steps::rows(ups, down)) } else { (bytes, rows) };
+        let (bytes, rows) = if running { (RUNNING_BYTES * ups.len(), steps::rows(ups, down)) } else { (bytes, rows) };
         let per_row = bytes / size_of::<C>() / rows / phases;
         let per_phase = phases as i64 / x.down;
         let wraps = |direction: &Direction<C>| direction.fold == Border::Wrap || direction.fill == Border::Wrap;
@@ -318,6 +319,7 @@ impl Plan {
             height: self.middle[1],
             rings: self.rings.clone(),
             running: self.running,
+            at_once: steps::at_once(ups, down),
         }
     }
 }
@@ -400,8 +402,9 @@ pub struct Columns {
     /// The lengths of the middle grid.
     pub height: i64,
     pub rings: Vec<usize>,
-    /// Whether sums run down the columns.
+    /// Whether sums run down the columns, and how many steps at a time.
     pub running: bool,
+    pub at_once: usize,
 }
 
 /// How much room a tile needs.
@@ -465,7 +468,8 @@ impl Columns {
         for (index, direction) in directions.iter().enumerate() {
             let (_, prepared, _) = self.prepared(direction, index);
             // The row as it is read, ones for its bias, and prepared.
-            total += 2 * line(self.widest) + line(prepared);
+            let at_once = if self.running { ROWS_AT_ONCE } else { 1 };
+            total += 2 * line(self.widest) + line(at_once * prepared);
             total += self.rings[index] * line(self.ring_row(direction, index)) + SLACK;
             // Its rows of the middle grid, two at a time, and one to be added to others.
             total += 3 * line(row);
@@ -474,6 +478,8 @@ impl Columns {
         if self.running {
             let inputs = directions.iter().enumerate().map(|(index, direction)| self.ring_row(direction, index));
             total += steps::room(self.row(), &inputs.collect::<Vec<_>>(), directions, down);
+            // Output rows on their way.
+            total += self.at_once * line(self.widest);
         }
         // Sums along y, two at a time and one to be added; outputs on their way.
         Lengths(total + 3 * line(row) + 3 * line(self.widest))

@@ -12,7 +12,7 @@ use std::ops::Range;
 use super::downward::Down;
 use super::extent::Columns;
 use super::rows::{Plane, Planes, Room};
-use super::steps::{LATER, most_rows, steps_at_once};
+use super::steps::{LATER, most_rows};
 use super::upward::Up;
 use super::{Between, Direction, Kernel};
 use crate::levels::FilterElement;
@@ -21,7 +21,7 @@ use crate::loops::{Loops, RunningLoop};
 use crate::plan::strip::SLACK;
 use firelu_cpu::features::Level;
 
-/// Columns that pass through both sums along y at once.
+/// Columns that pass through both sums along y at once where only the second filter is separable.
 const PANEL: usize = 64;
 
 /// What a part of the columns is summed from along y.
@@ -112,7 +112,7 @@ where
                 phases.collect()
             }
         };
-        let (most_rows, most_inputs) = most_rows(direction, down);
+        let (most_rows, most_inputs) = most_rows(direction, down, columns.at_once);
         let pitch = (columns.ring_row(direction, index) + SLACK).next_multiple_of(16);
         let inputs = room.take(most_inputs * pitch);
         // SAFETY: the room was just taken. What lies outside stays zero.
@@ -152,12 +152,9 @@ where
         let end = (rows.end - 1 - self.first).div_euclid(self.factor as i64) + STEPS as i64;
         let start = self.next;
         self.at_hand.clear();
-        for (place, row) in (start..end).enumerate() {
-            let target = self.inputs.wrapping_add(place * self.pitch);
-            debug_assert!(place < self.most_inputs);
-            // SAFETY: the promise of `run_tiles`; as many rows were counted.
-            self.at_hand.push(unsafe { self.up.read_row(row, target) });
-        }
+        debug_assert!(end - start <= self.most_inputs as i64);
+        // SAFETY: the promise of `run_tiles`; as many rows were counted.
+        unsafe { self.up.read_rows(start..end, (self.inputs, self.pitch), &mut self.at_hand) };
         self.next = end;
         for (part, sources) in self.parts.iter().zip(&mut self.sources) {
             sources.clear();
@@ -236,6 +233,8 @@ where
     /// Sums along y, or both, and from one to the next.
     sums: *mut T::Compute,
     pitch: usize,
+    /// Output rows on their way.
+    lines: *mut T::Compute,
     loops: &'static Loops<T::Compute>,
 }
 
@@ -270,9 +269,12 @@ where
                 (lower.offsets().map(<[usize]>::to_vec).collect(), taps)
             }
         };
+        let separable = ups.iter().all(|up| matches!(up.direction.kernel, Kernel::Separable(..)));
         let panels: Vec<Range<usize>> = match &down.kernel {
-            Kernel::Separable(..) => (0..row).step_by(PANEL).map(|start| start..(start + PANEL).min(row)).collect(),
-            Kernel::Full(_) => std::iter::once(0..row).collect(),
+            Kernel::Separable(..) if !separable => {
+                (0..row).step_by(PANEL).map(|start| start..(start + PANEL).min(row)).collect()
+            }
+            _ => std::iter::once(0..row).collect(),
         };
         let places = columns.stands.iter().flat_map(|&(column, _)| {
             (0..columns.joined).map(move |plane| plane * columns.segment + columns.place(column))
@@ -298,8 +300,9 @@ where
             offsets,
             taps,
             under_way: room.take(LATER * row + SLACK),
-            sums: room.take(steps_at_once(y) * pitch),
+            sums: room.take(columns.at_once * pitch),
             pitch,
+            lines: room.take(columns.at_once * columns.widest.next_multiple_of(16)),
             loops: <T::Compute as FilterElement>::loops(level),
         }
     }
@@ -329,7 +332,7 @@ where
         unsafe { self.under_way.write_bytes(0, LATER * self.columns.row()) };
         let outputs = of_tile.map(|plane| planes.output(plane));
         self.lower.begin(outputs);
-        let (all, at_once) = (rows.len() + LATER, steps_at_once(y));
+        let (all, at_once) = (rows.len() + LATER, self.columns.at_once);
         let mut step = 0;
         while step < all {
             let steps = step..(step + at_once).min(all);
@@ -352,6 +355,10 @@ where
             // SAFETY: the caller's promise.
             unsafe { way.read(middle) };
         }
+        for step in steps.clone().filter(|&step| step >= LATER) {
+            // Soon it is written.
+            self.lower.prefetch((first_row + step - LATER) as i64);
+        }
         for which in 0..self.panels.len() {
             let panel = self.panels[which].clone();
             // SAFETY: the caller's promise.
@@ -368,14 +375,24 @@ where
         for (way, skip) in self.ways.iter_mut().zip(skips) {
             way.left = way.left + way.at_hand.len() * way.factor - skip - rows;
         }
-        for step in steps.clone().filter(|&step| step >= LATER) {
-            let sums = self.sums.wrapping_add((step - steps.start) * self.pitch);
-            let output = (first_row + step - LATER) as i64;
+        let first = steps.start.max(LATER);
+        if first < steps.end {
+            let sums = self.sums.wrapping_add((first - steps.start) * self.pitch);
+            let outputs = (first_row + first - LATER) as i64..(first_row + steps.end - LATER) as i64;
             // SAFETY: the caller's promise.
             unsafe {
                 match self.down.kernel {
-                    Kernel::Separable(..) => self.lower.finish_sums(output, sums),
-                    Kernel::Full(_) => self.lower.finish_phases(output, sums, self.columns.per_phase),
+                    Kernel::Separable(..) => self.lower.finish_sums(
+                        outputs,
+                        (sums, self.pitch),
+                        (self.lines, self.columns.widest.next_multiple_of(16)),
+                    ),
+                    Kernel::Full(_) => {
+                        for (at, output) in outputs.enumerate() {
+                            let sums = sums.wrapping_add(at * self.pitch);
+                            self.lower.finish_phases(output, sums, self.columns.per_phase);
+                        }
+                    }
                 }
             }
         }

@@ -1,6 +1,7 @@
 //! A way up: rows of a tensor become rows of the middle grid, phase by phase.
 
 use smallvec::SmallVec;
+use std::ops::Range;
 
 use super::extent::Columns;
 use super::rows::{AS_IT_IS, Plane, Ring, Room, one};
@@ -15,8 +16,13 @@ use crate::loops::two_rows::PairedRows;
 use firelu_core::dtype::{Compute, Element};
 use firelu_cpu::features::Level;
 
-/// How many rows ahead of their use input rows are prefetched.
+/// How many rows ahead of their use input rows are prefetched; where sums run down the columns, many are read in turn.
 const ROWS_AHEAD: i64 = 2;
+const RUNNING_ROWS_AHEAD: i64 = 12;
+
+/// How many input rows are prepared before their phases are written, where sums run down the columns: one call of a loop
+/// writes a phase of all of them.
+pub const ROWS_AT_ONCE: usize = 4;
 
 /// How the phases of a row are written: two at a time where they share most of what they are summed from.
 #[allow(clippy::large_enum_variant, reason = "a few of them at a time")]
@@ -62,9 +68,13 @@ where
     /// The row as it is read; then split.
     whole: *mut T::Compute,
     prepared: *mut T::Compute,
+    /// From one prepared row to the next, where there are several.
+    length: usize,
     /// Whether what lies outside is zeros, and they are there for every row.
     has_zeros: bool,
     zeros: *const T::Compute,
+    /// How many rows ahead of their use input rows are prefetched.
+    rows_ahead: i64,
     /// The middle grid's columns.
     per_phase: usize,
     pitch: usize,
@@ -101,7 +111,8 @@ where
             .collect();
         let y = &direction.geometry.y;
         let loops = <T::Compute as FilterElement>::loops(level);
-        let (prepared, whole) = (room.take(length), room.take(columns.widest));
+        let at_once = if columns.running { ROWS_AT_ONCE } else { 1 };
+        let (prepared, whole) = (room.take(at_once * length), room.take(columns.widest));
         let ones: *mut T = room.take(columns.widest).cast();
         let one_row = matches!(direction.kernel, Kernel::Separable(..)) || columns.running;
         let has_zeros = direction.fill == Border::Constant && one_row;
@@ -111,7 +122,7 @@ where
                 ones.add(column).write(T::from_compute(T::Compute::from_f64(1.0)));
             }
             if has_zeros {
-                prepared.write_bytes(0, length);
+                prepared.write_bytes(0, at_once * length);
                 whole.write_bytes(0, columns.widest);
             }
         }
@@ -140,8 +151,10 @@ where
             ones,
             whole,
             prepared,
+            length,
             has_zeros,
             zeros,
+            rows_ahead: if columns.running { RUNNING_ROWS_AHEAD } else { ROWS_AHEAD },
             per_phase: columns.per_phase,
             pitch: columns.pitch,
             input: T::loops(level),
@@ -281,21 +294,65 @@ where
         place
     }
 
+    /// Reads some input rows, so far apart from this place on, and adds where they are; a row of zeros where there is none.
+    ///
+    /// # Safety
+    /// The promise of `run_tiles`; there is room for so many rows, which sums run down.
+    pub unsafe fn read_rows(
+        &mut self,
+        rows: Range<i64>,
+        (place, pitch): (*mut T::Compute, usize),
+        at_hand: &mut Vec<*const T::Compute>,
+    ) {
+        let height = self.direction.geometry.y.input;
+        let mut row = rows.start;
+        while row < rows.end {
+            let target = place.wrapping_add((row - rows.start) as usize * pitch);
+            let inside = self.direction.fill == Border::Constant && (0..height).contains(&row);
+            let count = match self.direction.kernel {
+                Kernel::Separable(..) if inside => (rows.end.min(height) - row).min(ROWS_AT_ONCE as i64),
+                _ => 1,
+            };
+            // SAFETY: the caller's promise.
+            unsafe {
+                if count > 1 {
+                    self.write_phases(row, count as usize, target, pitch);
+                    at_hand.extend((0..count as usize).map(|at| target.wrapping_add(at * pitch).cast_const()));
+                } else {
+                    at_hand.push(self.read_row(row, target));
+                }
+            }
+            row += count;
+        }
+    }
+
     /// The phases of an input row.
     unsafe fn write_horizontal(&mut self, row: i64, target: *mut T::Compute) {
-        let prepared = self.prepared;
         // SAFETY: the promise of `write`.
-        unsafe { self.prepare(row, prepared) };
-        for (phase, step) in &self.steps {
-            let place = target.wrapping_add(phase * self.pitch);
+        unsafe { self.write_phases(row, 1, target, 0) };
+    }
+
+    /// The phases of some input rows inside, so far apart.
+    unsafe fn write_phases(&mut self, row: i64, count: usize, target: *mut T::Compute, pitch: usize) {
+        for at in 0..count {
+            let prepared = self.prepared.wrapping_add(at * self.length);
+            // SAFETY: the promise of `write`.
+            unsafe { self.prepare(row + at as i64, prepared) };
+        }
+        let bytes = |elements: usize| (elements * size_of::<T::Compute>()) as isize;
+        let rows = Rows { count, source: bytes(self.length), target: bytes(pitch) };
+        for (phase, step) in &mut self.steps {
+            let place = target.wrapping_add(*phase * self.pitch);
             // SAFETY: as above; a prepared row has the columns of every phase.
             unsafe {
                 match (step, self.loops.input_pairs) {
-                    (Step::Pair(pairs), Some(write)) => write(pairs, place, self.per_phase),
+                    (Step::Pair(pairs), Some(write)) => {
+                        pairs.rows = rows;
+                        write(pairs, place, self.per_phase);
+                    }
                     (Step::Pair(_), None) => debug_assert!(false, "pairs are made where there is a loop for them"),
                     (Step::One(sources, taps), _) => {
-                        let stores = Stores::Cached;
-                        (self.loops.between_out.sum)(sources, taps, place, self.per_phase, Rows::ONE, stores);
+                        (self.loops.between_out.sum)(sources, taps, place, self.per_phase, rows, Stores::Cached);
                     }
                 }
             }
@@ -330,7 +387,7 @@ where
                 // Soon the rows below are read for the first time, or the columns that follow.
                 let soon = match self.direction.geometry.y.input {
                     1 => plane.at(row, inside.start + count as i64),
-                    _ => plane.at(row + ROWS_AHEAD, inside.start),
+                    _ => plane.at(row + self.rows_ahead, inside.start),
                 };
                 (self.input.prefetch_lines)(soon, count * size_of::<T>());
             } else {
