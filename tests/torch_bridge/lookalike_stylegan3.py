@@ -100,6 +100,9 @@ UPFIRDN2D = """
     def _parse_padding(padding):
         return plain_formulas.paddings(padding)
 
+    def _get_filter_size(f):
+        return (1, 1) if f is None else (f.shape[-1], f.shape[0])
+
     def upfirdn2d(x, f, up=1, down=1, padding=0, flip_filter=False, gain=1, impl='cuda'):
         assert impl in ['ref', 'cuda']
         if impl == 'cuda' and x.device.type == 'cuda' and _init():

@@ -146,9 +146,12 @@ MOTION_ENCODER = """
 """
 
 
-def test_a_motion_encoder(project):
+@pytest.mark.parametrize("before", [True, False])
+def test_a_motion_encoder(project, before):
     """Everything in one module of any name, and a bias that is written as it broadcasts."""
     load = project("motion_encoder", MOTION_ENCODER)
+    if before:
+        load()
     x, bias = tensors((2, 3, 6, 5), (1, 3, 1, 1))
     kernel = torch.rand(4, 4)
     with firelu.compat.install():

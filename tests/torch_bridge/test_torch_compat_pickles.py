@@ -12,6 +12,7 @@ import lookalike_stylegan3
 import plain_formulas
 import pytest
 import torch
+from compat_checks import check_derivatives, tensors
 
 # What a training run pickles: the text of the network's module, whose operators are imported by absolute names.
 SOURCE = """
@@ -92,12 +93,22 @@ def written(folder, source=SOURCE):
     return path
 
 
-def expected(x):
+def expected(x, bias=None):
     taps = torch.tensor([1.0, 3.0, 3.0, 1.0]) / 8
-    bias = torch.tensor([0.5, -0.25])
+    bias = torch.tensor([0.5, -0.25]) if bias is None else bias
     x = plain_formulas.bias_act(x * 2, bias, 1, "lrelu", gain=1.5, clamp=2.0)
     x = plain_formulas.upfirdn2d(x, taps, 2, 1, (2, 1, 2, 1), gain=4)
     return plain_formulas.filtered_lrelu(x, taps, taps, bias, 2, 2, 3)
+
+
+def check(generator):
+    """Values, first and second derivatives by image and weight."""
+    generator = generator.double()
+    check_derivatives(
+        lambda x, weight: torch.func.functional_call(generator, {"weight": weight}, (x,)),
+        expected,
+        *tensors((1, 2, 5, 6), (2,)),
+    )
 
 
 @pytest.fixture
@@ -126,6 +137,7 @@ def test_without_a_repository(network):
     firelu.compat.uninstall()
     assert not any(name.partition(".")[0] in ("torch_utils", "dnnlib") for name in sys.modules)
     torch.testing.assert_close(generator(x), expected(x))
+    check(generator)
 
 
 REPOSITORY = {
@@ -167,6 +179,7 @@ def test_with_a_repository_on_the_path(network, tree):
     generator = firelu.compat.load_pickle(network, trust=True)["G_ema"]
     x = torch.randn(1, 2, 5, 6)
     torch.testing.assert_close(generator(x), expected(x))
+    check(generator)
     assert [
         call for name in lookalike_stylegan3.OPERATORS for call in import_module(f"torch_utils.ops.{name}").calls
     ] == []

@@ -83,18 +83,23 @@ def test_the_formulas_for_the_cpu_are_served_on_their_own(operators, operator):
     assert operators.calls == []
 
 
-@pytest.mark.parametrize("f", [None, torch.tensor([2.0]), torch.rand(2, 3), torch.rand(12, dtype=torch.float64)])
+FILTERS = [None, torch.tensor([2.0]), torch.linspace(-1, 2, 6).reshape(2, 3), torch.linspace(0, 1, 12).double()]
+
+
+@pytest.mark.parametrize("f", FILTERS, ids=["none", "one tap", "not separable", "float64"])
 @pytest.mark.parametrize("flip_filter", [False, True])
 def test_filters_of_every_kind(operators, f, flip_filter):
     (x,) = tensors((1, 2, 9, 8))
     with firelu.compat.install():
-        result = operators.upfirdn2d(x, f, up=(2, 1), padding=(7, 5, 6, 6), flip_filter=flip_filter, gain=0.5)
-        torch.testing.assert_close(
-            result, plain_formulas.upfirdn2d(x, f, (2, 1), 1, (7, 5, 6, 6), flip_filter, 0.5), check_dtype=True
+        check_derivatives(
+            lambda x: operators.upfirdn2d(x, f, up=(2, 1), padding=(7, 5, 6, 6), flip_filter=flip_filter, gain=0.5),
+            lambda x: plain_formulas.upfirdn2d(x, f, (2, 1), 1, (7, 5, 6, 6), flip_filter, 0.5),
+            x,
         )
-        filtered = operators.filtered_lrelu(x, f, f, up=2, padding=8, slope=0.1, flip_filter=flip_filter)
-        torch.testing.assert_close(
-            filtered, plain_formulas.filtered_lrelu(x, f, f, None, 2, 1, 8, slope=0.1, flip_filter=flip_filter)
+        check_derivatives(
+            lambda x: operators.filtered_lrelu(x, f, f, up=2, padding=8, slope=0.1, flip_filter=flip_filter),
+            lambda x: plain_formulas.filtered_lrelu(x, f, f, None, 2, 1, 8, slope=0.1, flip_filter=flip_filter),
+            x,
         )
     assert operators.calls == []
 
@@ -214,6 +219,7 @@ def test_what_others_import_stays(operators):
     text = inspect.getsource(operators.bias_act)
     with firelu.compat.install():
         assert module._parse_padding([1, 2]) == (1, 1, 2, 2)
+        assert module._get_filter_size(torch.ones(2, 3)) == (3, 2)
         assert operators.modules["bias_act"].activation_funcs["lrelu"].def_gain == 2**0.5
         assert inspect.getsource(operators.bias_act) == text
         (x,) = tensors((1, 1, 3, 3))

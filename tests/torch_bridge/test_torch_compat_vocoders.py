@@ -22,9 +22,12 @@ def plain(module, x, alpha, beta=None, logscale=False, up=None, offset=None):
     return plain_formulas.downsample1d(v, getattr(module.downsample, "lowpass", module.downsample).filter, 2)
 
 
-def check(module, logscale, **plain_arguments):
-    """Values, first and second derivatives by the signal and by the parameters."""
+def check(module, logscale, *projects, **plain_arguments):
+    """Values, first and second derivatives by signal and parameters, for which no code of the projects runs."""
     module = module.double()
+    module(torch.ones(1, 3, 8, dtype=torch.float64))  # its class is tried at the first call
+    for project in projects:
+        project.calls.clear()
     names = [name for name, _ in module.named_parameters()]
     x, *values = tensors((2, 3, 11), *[parameter.shape for parameter in module.parameters()])
     values = [(value.detach().abs() + 0.3).requires_grad_() for value in values]
@@ -40,6 +43,7 @@ def check(module, logscale, **plain_arguments):
         x,
         *values,
     )
+    assert [call for project in projects for call in project.calls] == []
 
 
 @pytest.mark.parametrize("root", ["alias_free_activation", "some/vocoder/alias_free"])
@@ -61,7 +65,7 @@ def test_the_modules_in_plain_torch(tree, root, kind, logscale, before):
         module(x).square().sum().backward()
         assert all(parameter.grad is not None for parameter in module.parameters())
         assert resample.calls == activations.calls == []
-        check(module, logscale)
+        check(module, logscale, resample, activations)
     module(torch.randn(1, 3, 8).double())
     assert resample.calls == ["UpSample1d", "LowPassFilter1d"]
 
@@ -75,15 +79,21 @@ def test_the_extension_is_not_built(tree, form, fused):
     with firelu.compat.install():
         cuda = import_module("alias_free_activation.cuda.activation1d")
         activations = import_module("alias_free_activation.activations")
+        resample = import_module("alias_free_activation.torch.resample")
         for logscale in (False, True):
             module = cuda.Activation1d(activations.SnakeBeta(3, alpha_logscale=logscale), fused=fused)
-            check(module, logscale)  # also backwards, where the extension has nothing
+            check(module, logscale, resample, activations)  # also backwards, where the extension has nothing
         module = module.float()
         filters = [module.upsample.filter, module.downsample.lowpass.filter][: 2 if form == "two filters" else 1]
         x, alpha, beta = torch.randn(2, 3, 9), torch.randn(3), torch.randn(3)
         torch.testing.assert_close(
             cuda.anti_alias_activation_cuda.forward(x, *filters, alpha, beta),
             plain(module, x, alpha, beta, logscale=True),
+        )
+        check_derivatives(
+            lambda *tensors: cuda.anti_alias_activation_cuda.forward(tensors[0], *filters, *tensors[1:]),
+            lambda *tensors: plain(module, *tensors, logscale=True),
+            *tensors((2, 3, 9), (3,), (3,)),
         )
         with pytest.raises(firelu.ArgumentError, match="forward: got 3 tensors, takes x, up_filter"):
             cuda.anti_alias_activation_cuda.forward(x, alpha, beta)
@@ -107,9 +117,8 @@ def test_the_classes_of_transformers(tree, text, prefix):
         snake = getattr(omni, f"{prefix}SnakeBeta")
         module = getattr(omni, name)(snake(3))
         module(torch.randn(1, 3, 8))
-        omni.calls.clear()
-        check(module, logscale=True)
-        assert set(omni.calls) <= {"UpSample1d", "DownSample1d", "SnakeBeta"}, "of the trial in float64"
+        assert omni.calls, "of the trial"
+        check(module, True, omni)
         names = (name, *(f"{prefix}{each}" for each in ("SnakeBeta", "UpSample1d", "DownSample1d")))
         assert {f"modeling_omni.{each}.forward" for each in names} <= set(replaced)
         assert not any("modeling_omni" in each["what"] for each in firelu.compat.status()["left_alone"])
@@ -140,7 +149,7 @@ def test_a_snake_with_another_argument(tree, logscale, use_beta):
         with pytest.warns(RuntimeWarning, match=r"called with other arguments than \(1,\)"):
             torch.testing.assert_close(snake(x, channel_dim=2), elsewhere)
         module = vocoder.AntiAliasAct1d(snake)
-        check(module, logscale, up=plain_formulas.hann_taps(), offset=14)
+        check(module, logscale, vocoder, up=plain_formulas.hann_taps(), offset=14)
         torch.testing.assert_close(
             torch.compile(snake, fullgraph=True, backend="aot_eager")(x.double(), channel_dim=2), elsewhere.double()
         )
@@ -162,7 +171,7 @@ def test_the_classes_of_diffusers(tree, logscale):
         expected = plain(module, x, *module.parameters(), logscale=logscale, up=plain_formulas.hann_taps(), offset=14)
         torch.testing.assert_close(module(x), expected)
         assert vocoder.calls == []
-        check(module, logscale, up=plain_formulas.hann_taps(), offset=14)
+        check(module, logscale, vocoder, up=plain_formulas.hann_taps(), offset=14)
 
 
 @pytest.mark.parametrize("ratio", [2, 3, 4])
@@ -180,8 +189,13 @@ def test_resampling_on_its_own(tree, ratio, size):
         torch.testing.assert_close((up(x), down(x), lowpass(x)), expected)
         assert resample.calls == []
         (t,) = tensors((1, 2, 9))
-        check_derivatives(up.double(), lambda t: plain_formulas.upsample1d(t, up.filter, ratio), t)
-        check_derivatives(down.double(), lambda t: plain_formulas.downsample1d(t, down.lowpass.filter, ratio), t)
+        for module in (up.double(), down.double(), lowpass.double()):
+            module(t)
+        resample.calls.clear()
+        check_derivatives(up, lambda t: plain_formulas.upsample1d(t, up.filter, ratio), t)
+        check_derivatives(down, lambda t: plain_formulas.downsample1d(t, down.lowpass.filter, ratio), t)
+        check_derivatives(lowpass, lambda t: plain_formulas.downsample1d(t, lowpass.filter, 1), t)
+        assert resample.calls == []
 
 
 @pytest.fixture
