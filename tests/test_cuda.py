@@ -141,6 +141,82 @@ def test_a_driver_without_devices():
     assert "CUDA_ERROR_NO_DEVICE" in reason
 
 
+@pytest.mark.skipif(REAL, reason="the emulated driver alone can be told to answer as a stub does")
+def test_a_stub_of_the_toolkit_is_named():
+    code = "import firelu; print(firelu.devices()['cuda'])"
+    settings = {"LD_LIBRARY_PATH": str(EMULATED.parent), "FIRELU_EMULATOR_FAIL": "cuDriverGetVersion:1:34"}
+    assert run("-c", code, **settings).stdout == (
+        f"not usable: the CUDA driver library {EMULATED} is a stub of the CUDA toolkit, for linking alone: "
+        "take its folder out of LD_LIBRARY_PATH, so that the driver's own library is found\n"
+    )
+
+
+FORK = """
+import ctypes, os, signal, threading
+import firelu, numpy
+x = firelu.Tensor([-1.0, 2.0], device="cuda:0")
+driver, buffer = ctypes.CDLL("libcuda.so"), ctypes.create_string_buffer(1 << 16)
+
+def calls():
+    driver.firelu_emulator_call_counts(buffer, ctypes.c_size_t(len(buffer)))
+    return buffer.value
+
+def child():
+    uses = (
+        lambda: firelu.run_operator("LeakyRelu", x),
+        lambda: firelu.Tensor([1.0], device="cuda:0"),
+        lambda: x.to("cpu"),
+        lambda: x * 2.0,
+        lambda: x.__dlpack__(stream=2),
+    )
+    for use in uses:
+        try:
+            use()
+        except firelu.DeviceError as error:
+            print(error)
+        else:
+            print("the device answered")
+    print(firelu.devices()["cuda"])
+    globals().pop("x")  # freed by the parent alone
+    print(firelu.leaky_relu(numpy.array([-1.0]), 0.5), flush=True)
+
+def fork(inside):
+    number = os.fork()
+    if number == 0:
+        signal.alarm(60)  # ends a child that waits for a lock of a thread that is gone
+        inside()
+        os._exit(0)
+    assert os.waitpid(number, 0)[1] == 0
+
+def counted():
+    before = calls()
+    child()
+    assert calls() == before
+
+def work():
+    while True:
+        firelu.run_operator("LeakyRelu", x)
+
+fork(counted)
+threading.Thread(target=work, daemon=True).start()
+for _ in range(8):
+    fork(child)
+print(x.to("cpu").numpy(), flush=True)
+os._exit(0)
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+@pytest.mark.skipif(REAL, reason="calls are counted by the emulated driver alone")
+def test_a_forked_process_is_told_to_spawn():
+    done = run("-W", "ignore::DeprecationWarning", "-c", FORK, LD_LIBRARY_PATH=str(EMULATED.parent))
+    assert (done.returncode, done.stderr) == (0, "")
+    reason = "this process was forked from one that had started CUDA, which no fork survives: "
+    reason += 'start processes with the method "spawn"'
+    child = [*[f"cuda:0: {reason}"] * 5, f"not usable: {reason}", "[-0.5]"]
+    assert done.stdout.splitlines() == [*child * 9, "[-1.  2.]"]
+
+
 DOCTOR = "import sys; from firelu.cli import main; sys.exit(main(['doctor', '--cuda-selftest']))"
 
 

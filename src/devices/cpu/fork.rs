@@ -51,6 +51,12 @@ pub fn register() {
     }
 }
 
+/// A number that a process shares with no process that it was forked from.
+pub fn generation() -> u32 {
+    register();
+    GENERATION.load(Ordering::Relaxed)
+}
+
 #[cfg(unix)]
 extern "C" fn close() {
     let closed = GATE.write().unwrap_or_else(PoisonError::into_inner);
@@ -88,8 +94,7 @@ pub struct Taken<'a>(&'a Turn);
 impl Turn {
     /// Takes the turn where it is free, or was taken by a thread that a fork has left behind.
     pub fn take(&self) -> Result<Taken<'_>, Busy> {
-        register();
-        let generation = u64::from(GENERATION.load(Ordering::Relaxed));
+        let generation = u64::from(generation());
         let mine = generation << 32 | u64::from(THREAD.try_with(|thread| *thread).unwrap_or(0));
         let taken = self
             .0

@@ -10,7 +10,8 @@ use cudarc::driver::sys;
 
 use crate::core::device::Device;
 use crate::core::error::{Error, Result};
-use crate::devices::cuda::calls;
+use crate::devices::cpu::fork;
+use crate::devices::cuda::calls::{self, Failed};
 use crate::devices::cuda::modules::{DRIVER_NEEDED, PTX_VERSION};
 
 /// Every function of the driver that this crate calls, by the name that cudarc looks up.
@@ -57,19 +58,33 @@ pub struct Driver {
     pub pools: bool,
 }
 
+/// The driver that was started, and in which generation of forks.
+static DRIVER: OnceLock<(Driver, u32)> = OnceLock::new();
+
+/// Whether this process was forked from one that had started the driver. The driver answers such a process no more, and a
+/// lock of its own, or one of this crate, may be held by a thread that is gone: so it is not called at all.
+pub(super) fn lost_by_fork() -> bool {
+    DRIVER.get().is_some_and(|(_, generation)| *generation != fork::generation())
+}
+
 /// The driver, or the reason why there is none; never panics. The library is looked for once; a driver that would not
 /// start is asked again the next time.
 pub fn driver() -> std::result::Result<Driver, String> {
     static LIBRARY: OnceLock<std::result::Result<bool, String>> = OnceLock::new();
-    static DRIVER: OnceLock<Driver> = OnceLock::new();
-    if let Some(driver) = DRIVER.get() {
+    if lost_by_fork() {
+        return Err("this process was forked from one that had started CUDA, which no fork survives: \
+                    start processes with the method \"spawn\""
+            .into());
+    }
+    if let Some((driver, _)) = DRIVER.get() {
         return Ok(*driver);
     }
     // The symbols are checked; this is for a library that lies about itself while it is loaded.
     let unusable = || "the CUDA driver library cannot be used".to_string();
     let pools = LIBRARY.get_or_init(|| catch_unwind(find).unwrap_or_else(|_| Err(unusable()))).clone()?;
     let driver = catch_unwind(|| start(pools)).unwrap_or_else(|_| Err(unusable()))?;
-    Ok(*DRIVER.get_or_init(|| driver))
+    let generation = fork::generation();
+    Ok(fork::once(&DRIVER, || (driver, generation)).0)
 }
 
 /// As [`driver`], with a device that must be among its devices.
@@ -91,7 +106,7 @@ fn find() -> std::result::Result<bool, String> {
     // SAFETY: loads the system's CUDA driver library, whose initialisers are the vendor's; the answer is a flag.
     if !unsafe { sys::is_culib_present() } {
         #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
-        if let Some(path) = super::library::unloadable() {
+        if let Some(path) = super::library::first_of_the_name() {
             return Err(format!(
                 "the CUDA driver library {} cannot be loaded: it is no library for this processor, or lacks others",
                 path.display()
@@ -113,7 +128,8 @@ fn find() -> std::result::Result<bool, String> {
 
 fn start(pools: bool) -> std::result::Result<Driver, String> {
     let words = |doing: &'static str| {
-        move |failed| match super::driver_error(0, doing, failed) {
+        move |failed: Failed| match super::driver_error(0, doing, failed) {
+            _ if failed.code == calls::STUB => stub(),
             Error::Device { reason, .. } => reason,
             other => other.to_string(),
         }
@@ -137,6 +153,18 @@ fn start(pools: bool) -> std::result::Result<Driver, String> {
         1.. => Ok(Driver { devices: devices as u32, version, pools }),
         _ => Err("the CUDA driver has no device".into()),
     }
+}
+
+/// What a toolkit's stub is told by: programs are linked to it, and it answers every call with one code.
+fn stub() -> String {
+    #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+    let place = super::library::first_of_the_name().map(|path| format!(" {}", path.display())).unwrap_or_default();
+    #[cfg(not(all(target_os = "linux", target_pointer_width = "64")))]
+    let place = "";
+    format!(
+        "the CUDA driver library{place} is a stub of the CUDA toolkit, for linking alone: take its folder out of \
+         LD_LIBRARY_PATH, so that the driver's own library is found"
+    )
 }
 
 /// A version as the driver counts it, in words: 12040 is CUDA 12.4.

@@ -23,6 +23,8 @@ pub(crate) type Answer<R> = Result<R, Failed>;
 
 pub(super) const INVALID_VALUE: u32 = 1;
 pub(super) const OUT_OF_MEMORY: u32 = 2;
+/// What a library for linking alone answers.
+pub(super) const STUB: u32 = 34;
 /// Also what a function answers that the library lacks.
 pub(super) const NOT_FOUND: u32 = 500;
 /// Work that is not done yet.

@@ -7,6 +7,7 @@ use std::any::Any;
 use std::sync::{Mutex, PoisonError};
 
 use crate::core::device::Stream;
+use crate::devices::cuda::available;
 use crate::devices::cuda::calls::{self, Failed};
 use crate::devices::cuda::context::{Context, Event, SETTLE, context, handle};
 use crate::devices::cuda::external::made;
@@ -72,6 +73,10 @@ pub fn give_back(ordinal: u32, owner: Box<dyn Any + Send + Sync>) {
 
 /// Gives back what the device is done with. Owners may run code of others: no device may be entered by the caller.
 pub fn settle() {
+    // What was borrowed before a fork is the parent's to give back.
+    if available::lost_by_fork() {
+        return;
+    }
     let done: Vec<Borrowed> = {
         let mut all = BORROWED.lock().unwrap_or_else(PoisonError::into_inner);
         if all.is_empty() {

@@ -50,8 +50,8 @@ pub(super) fn refusal() -> Option<String> {
     Some(format!("the CUDA driver library {} is cut short: it has {length} bytes of {needed}", path.display()))
 }
 
-/// A file of the driver library's name where the loader looks, though it could load none.
-pub(super) fn unloadable() -> Option<PathBuf> {
+/// The first file of the driver library's name where the loader looks, whether or not it can be loaded.
+pub(super) fn first_of_the_name() -> Option<PathBuf> {
     let path = std::env::var("LD_LIBRARY_PATH").unwrap_or_default();
     let cache = fs::read("/etc/ld.so.cache").unwrap_or_default();
     let names = cudarc::get_lib_name_candidates("cuda");

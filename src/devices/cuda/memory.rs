@@ -10,7 +10,7 @@ use crate::core::shape::{Strides, may_self_overlap};
 use crate::core::tensor::{Storage, Tensor, TensorType};
 use crate::devices::cuda::context::{Context, NotDone, context, handle};
 use crate::devices::cuda::map::broadcast;
-use crate::devices::cuda::{calls, copy, pool};
+use crate::devices::cuda::{available, calls, copy, pool};
 use crate::devices::{self, cpu};
 
 /// Memory that this crate allocated; freed when dropped, in the order of its stream.
@@ -44,6 +44,10 @@ impl Memory {
 
 impl Drop for Memory {
     fn drop(&mut self) {
+        // It is the parent's, which frees it.
+        if available::lost_by_fork() {
+            return;
+        }
         let freed = self.context.with_current("freeing memory", || {
             let stream = handle(self.stream);
             // SAFETY: `new` allocated this address and nobody else frees it; work that uses it is on the same stream,
