@@ -184,7 +184,7 @@ impl PyOpSchema {
     fn dtypes(&self) -> Vec<&'static str> {
         self.0.schema.dtypes.iter().map(|dtype| dtype.name()).collect()
     }
-    /// Calls that show what it does: the shapes of the inputs, None for an omitted one, and the arguments.
+    /// Calls that show what it does, each the shapes of the inputs (None for an omitted one) and the arguments.
     #[getter]
     fn examples<'py>(&self, py: Python<'py>) -> PyResult<Vec<ExampleCall<'py>>> {
         let call = |example: &Example| {
@@ -202,7 +202,7 @@ impl PyOpSchema {
     fn cost_formula(&self) -> &str {
         self.0.schema.cost_in_words()
     }
-    /// "defined", "not needed", "forbidden: why" or "not written".
+    /// One of "defined", "not needed" and "not written", or "forbidden" and the reason.
     #[getter]
     fn gradient(&self) -> String {
         self.0.gradient.to_string()

@@ -1,4 +1,4 @@
-"""Run unmodified code of the StyleGAN2 and StyleGAN3 families, of vocoders and of their neighbours on firelu.
+"""Run unmodified code of the StyleGAN2 and StyleGAN3 families, of vocoders and of related projects on firelu.
 
 >>> import firelu.compat
 >>> with firelu.compat.install():

@@ -46,7 +46,7 @@ def load_pickle(path: str | os.PathLike[str], *, trust: bool = False) -> Any:
         trust: whether its code may be executed. Without it nothing is, and the error says what would be.
 
     Returns:
-        What was pickled: for the published files a dictionary with "G", "D" and "G_ema".
+        The object in the file, for the published ones a dictionary with "G", "D" and "G_ema".
     """
     place = os.fspath(path)
     if "://" in place:

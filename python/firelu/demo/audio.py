@@ -18,8 +18,8 @@ Vocoders such as BigVGAN use snake, x + sin²(αx) / α. It makes many harmonics
 they fold back as tones that fall while the melody rises. `firelu.filtered_snake` runs snake at a higher sampling rate
 between two filters, in one pass.
 
-Above, a tone that rises from 300 to 6000 Hz: true harmonics rise with it, aliases fall. Below, the spectra of a
-steady tone. Listen to all three.
+The upper row shows a tone that rises from 300 to 6000 Hz: true harmonics rise with it, aliases fall. The lower row
+shows the spectra of a steady tone. Listen to all three.
 """
 RATE = 24_000
 _TONE = 3_100

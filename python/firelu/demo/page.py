@@ -151,6 +151,7 @@ _PAGE = Template("""<!doctype html>
   td { white-space: nowrap; }
   @media (max-width: 36rem) {
     table { font-size: .8rem; } th, td { padding: .3rem .3rem; } td:first-child { white-space: normal; }
+    .wide figcaption::after { content: " Scroll the figure sideways to see all of it."; }
   }
   audio { display: block; max-width: 100%; }
   th:first-child, td:first-child { text-align: left; }

@@ -69,7 +69,7 @@ impl PyTensor {
         self.tensor().dtype().name()
     }
 
-    /// The device of the memory, "cpu" or "cuda:0".
+    /// The name of the device that has the memory, such as "cpu".
     #[getter]
     fn device(&self) -> String {
         self.tensor().device().to_string()
