@@ -27,6 +27,8 @@ PRODUCTS = {ARM64: re.compile(r"fmla|fmul"), X86: re.compile(r"vfmadd|vmulps")}
 JUMPS = {ARM64: re.compile(r"(b|b\.\w+|cbn?z|tbn?z)$"), X86: re.compile(r"j\w+$")}
 ALWAYS = {ARM64: "b", X86: "jmp"}
 ITERATIONS = 400
+#: Loops with more branches are not the inside of a row.
+MOST_BRANCHES = 12
 
 
 def assembly(target: str, rustc: str) -> list[str]:
@@ -89,9 +91,11 @@ def stored(line: str, target: str) -> int:
     """Give how many float32 numbers an instruction stores into a row, and not on the stack."""
     mnemonic, rest = (*line.split(maxsplit=1), "")[:2]
     if target == ARM64:
-        if "[sp" in rest or not re.match(r"q\d", rest):
+        if "[sp" in rest:
             return 0
-        return {"stp": 8, "str": 4, "stur": 4}.get(mnemonic, 0)
+        if mnemonic == "st2":  # interleaved on the way
+            return 8 if ".4s" in rest else 4
+        return {"stp": 8, "str": 4, "stur": 4}.get(mnemonic, 0) if re.match(r"q\d", rest) else 0
     is_store = re.match(r"%ymm\d+, .*\)$", rest) and "(%rsp" not in rest and "(%rbp" not in rest
     return 8 if mnemonic in ("vmovups", "vmovaps") and is_store else 0
 
@@ -99,15 +103,20 @@ def stored(line: str, target: str) -> int:
 def hot_loop(body: list[str], target: str) -> tuple[list[str], int]:
     """Give the loop that stores the most numbers an iteration, and how many: two rows of several registers each."""
     labels = {line[:-1]: at for at, line in enumerate(body) if line.endswith(":")}
+    jumps = [(at, line.replace(",", " ").split()) for at, line in enumerate(body)]
+    jumps = [(at, parts[-1]) for at, parts in jumps if JUMPS[target].match(parts[0]) and len(parts) > 1]
+    loops = [(labels[goal], at) for at, goal in jumps if labels.get(goal, at) < at]
     found = []
-    for at, line in enumerate(body):
-        mnemonic, *operands = line.replace(",", " ").split()
-        if JUMPS[target].match(mnemonic) and operands and labels.get(operands[-1], at) < at:
-            for path in paths(body, labels[operands[-1]], at, target):
-                outputs = sum(stored(line, target) for line in path)
-                products = sum(bool(PRODUCTS[target].match(line)) for line in path)
-                if outputs and products and not any("vmovnt" in line for line in path):
-                    found.append((outputs, -len(path), path))
+    for start, end in loops:
+        # The inside of a row takes few branches, and has no loop of its own; the ways through all others are countless.
+        inside = sum(start < at < end for at, _ in jumps)
+        if inside > MOST_BRANCHES or any(start < other and last < end for other, last in loops):
+            continue
+        for path in paths(body, start, end, target):
+            outputs = sum(stored(line, target) for line in path)
+            products = sum(bool(PRODUCTS[target].match(line)) for line in path)
+            if outputs and products and not any("vmovnt" in line for line in path):
+                found.append((outputs, -len(path), path))
     assert found, "no loop stores anything"
     outputs, _, path = max(found)
     return path, outputs
