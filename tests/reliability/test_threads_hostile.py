@@ -163,6 +163,26 @@ def test_a_failing_fetch_in_many_threads_does_not_deadlock():
         sys.setswitchinterval(before)
 
 
+LET_GO = """
+import numpy, firelu
+class Owner:
+    def __init__(self):
+        self.values = numpy.ones(4, numpy.float32)
+        self.__array_interface__ = self.values.__array_interface__
+    def __del__(self):
+        print("let go of beside", leaf.requires_grad)
+leaf = firelu.Tensor(numpy.ones(4, numpy.float32), requires_grad=True)
+leaf.grad = firelu.from_dlpack(numpy.asarray(Owner()))
+leaf.requires_grad = False
+print("done")
+"""
+
+
+def test_a_gradient_of_another_library_is_let_go_of_without_a_lock():
+    result = run_python(LET_GO, timeout=60)
+    assert result.stdout.splitlines() == ["let go of beside False", "done"], result.stderr
+
+
 def is_recording():
     leaf = firelu.Tensor([1.0], requires_grad=True)
     return (leaf + leaf).requires_grad

@@ -83,14 +83,16 @@ impl PyTensor {
 
     #[setter]
     fn set_requires_grad(&self, py: Python<'_>, requires_grad: bool) -> PyResult<()> {
-        // No exception is made while the lock is held: making one runs Python code, and with it other threads.
-        let is_leaf = {
+        // While the lock is held no exception is made, and no gradient let go that other libraries may own: either runs
+        // Python code, and with it other threads.
+        let (is_leaf, _before) = {
             let mut variable = self.0.lock().unwrap_or_else(PoisonError::into_inner);
             let is_leaf = variable.is_leaf();
-            if is_leaf && variable.requires_gradient() != requires_grad {
-                *variable = if requires_grad { variable.requiring_gradient() } else { variable.detach() };
-            }
-            is_leaf
+            let before = (is_leaf && variable.requires_gradient() != requires_grad).then(|| {
+                let changed = if requires_grad { variable.requiring_gradient() } else { variable.detach() };
+                std::mem::replace(&mut *variable, changed)
+            });
+            (is_leaf, before)
         };
         if !is_leaf {
             let message =
