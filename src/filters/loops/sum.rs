@@ -162,6 +162,94 @@ where
     }
 }
 
+/// Terms that take turns in two rows, of each of which they start one number after the other: of each row a register is
+/// loaded, and what follows it, and the terms are shifts of these. Nearly every load of a shifted row would cross a line.
+#[derive(Clone, Copy)]
+struct Turns<S, R, const N: usize> {
+    sources: [*const S; 2],
+    taps: [R; N],
+}
+
+impl<S, R, const N: usize> Turns<S, R, N>
+where
+    S: Element<Compute = R::Number>,
+    R: Access<S>,
+{
+    /// None where the `N` sources are not such terms.
+    ///
+    /// # Safety
+    /// The register's level was detected; there is a tap for each source.
+    #[inline(always)]
+    unsafe fn new(sources: &[*const S], taps: &[R::Number]) -> Option<Self> {
+        if sources.len() != N || sources.windows(3).any(|three| three[2] != three[0].wrapping_add(1)) {
+            return None;
+        }
+        // SAFETY: the caller's promise.
+        unsafe {
+            let mut turns = Turns { sources: [sources[0], sources[1]], taps: [R::splat(taps[0]); N] };
+            for k in 1..N {
+                turns.taps[k] = R::splat(taps[k]);
+            }
+            Some(turns)
+        }
+    }
+}
+
+impl<S, R, const N: usize> Sum<R> for Turns<S, R, N>
+where
+    S: Element<Compute = R::Number>,
+    R: Access<S>,
+{
+    type Mask = R::Mask;
+
+    #[inline(always)]
+    unsafe fn block<const B: usize>(&self, q: usize) -> [R; B] {
+        let mut sums = [self.taps[0]; B];
+        for b in 0..B {
+            let mut values = [[self.taps[0]; 2]; 2];
+            for which in 0..2 {
+                // SAFETY: the caller's promise; of the second register no more is read than the last term has.
+                values[which] = unsafe {
+                    let source = self.sources[which].add(q + b * R::LANES);
+                    [R::load(source), R::load_masked(source.wrapping_add(R::LANES), R::mask(0, N / 2 - 1))]
+                };
+            }
+            for k in 0..N {
+                let [value, next] = values[k % 2];
+                let value = value.shift(next, k / 2);
+                sums[b] = if k == 0 { value.mul(self.taps[0]) } else { value.multiply_add(self.taps[k], sums[b]) };
+            }
+        }
+        sums
+    }
+
+    #[inline(always)]
+    unsafe fn mask(from: usize, to: usize) -> R::Mask {
+        // SAFETY: the caller's promise.
+        unsafe { R::mask(from, to) }
+    }
+
+    #[inline(always)]
+    unsafe fn within(&self, q: isize, mask: R::Mask) -> R {
+        // SAFETY: the caller's promise.
+        unsafe {
+            let mut sum = R::load_masked(self.sources[0].wrapping_offset(q), mask).mul(self.taps[0]);
+            for k in 1..N {
+                let value = R::load_masked(self.sources[k % 2].wrapping_offset(q).wrapping_add(k / 2), mask);
+                sum = value.multiply_add(self.taps[k], sum);
+            }
+            sum
+        }
+    }
+
+    #[inline(always)]
+    fn advance(&mut self, bytes: isize) {
+        for source in &mut self.sources {
+            *source = source.wrapping_byte_offset(bytes);
+        }
+    }
+}
+
 /// Any number of terms, at least one.
 #[derive(Clone, Copy)]
 pub struct Many<'a, S, R: Register> {
@@ -277,6 +365,17 @@ pub unsafe fn write<S, D, R>(
                 for q in 0..count {
                     target.add(q).write_unaligned(D::default());
                 }
+                target = target.wrapping_byte_offset(rows.target);
+            }
+            return;
+        }
+        if R::MANY
+            && stores == Stores::Cached
+            && let Some(mut sum) = Turns::<S, R, 12>::new(sources, taps)
+        {
+            for _ in 0..rows.count {
+                cached::<D, R, _, 2>(&sum, target, count, None);
+                sum.advance(rows.source);
                 target = target.wrapping_byte_offset(rows.target);
             }
             return;

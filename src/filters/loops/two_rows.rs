@@ -87,6 +87,81 @@ where
     }
 }
 
+/// Two sums of one row, of which each term starts a number after the one before: of each block a register is loaded, and
+/// what follows it, and the terms are shifts of these. Nearly every load of a shifted row would cross a line.
+#[derive(Clone, Copy)]
+struct ShiftedSums<S, R, const N: usize, const SHIFT: usize> {
+    source: *const S,
+    taps: [[R; N]; 2],
+}
+
+impl<S, R, const N: usize, const SHIFT: usize> ShiftedSums<S, R, N, SHIFT>
+where
+    S: Element<Compute = R::Number>,
+    R: Access<S>,
+{
+    /// None where the `N + SHIFT` sources are not such terms.
+    ///
+    /// # Safety
+    /// The register's level was detected; there are so many sources, and `N` taps for each of two sums.
+    #[inline(always)]
+    unsafe fn new(sources: &[*const S], taps: &[R::Number]) -> Option<Self> {
+        if !follow_each_other(sources) {
+            return None;
+        }
+        // SAFETY: the caller's promise.
+        unsafe {
+            let mut both = ShiftedSums { source: sources[0], taps: [[R::splat(taps[0]); N]; 2] };
+            for p in 0..2 {
+                for k in 0..N {
+                    both.taps[p][k] = R::splat(taps[p * N + k]);
+                }
+            }
+            Some(both)
+        }
+    }
+}
+
+/// Whether each source starts a number after the one before.
+fn follow_each_other<S>(sources: &[*const S]) -> bool {
+    sources.windows(2).all(|pair| pair[1] == pair[0].wrapping_add(1))
+}
+
+impl<S, R, const N: usize, const SHIFT: usize> Phases<R, 2> for ShiftedSums<S, R, N, SHIFT>
+where
+    S: Element<Compute = R::Number>,
+    R: Access<S>,
+{
+    #[inline(always)]
+    unsafe fn blocks<const B: usize>(&self, q: usize) -> [[R; B]; 2] {
+        let mut sums = [[self.taps[0][0]; B]; 2];
+        for b in 0..B {
+            // SAFETY: the caller's promise; of the second register no more is read than the last term has.
+            let (value, next) = unsafe {
+                let source = self.source.add(q + b * R::LANES);
+                (R::load(source), R::load_masked(source.wrapping_add(R::LANES), R::mask(0, N + SHIFT - 1)))
+            };
+            for k in 0..N + SHIFT {
+                let value = value.shift(next, k);
+                if k < N {
+                    let tap = self.taps[0][k];
+                    sums[0][b] = if k == 0 { value.mul(tap) } else { value.multiply_add(tap, sums[0][b]) };
+                }
+                if k >= SHIFT {
+                    let tap = self.taps[1][k - SHIFT];
+                    sums[1][b] = if k == SHIFT { value.mul(tap) } else { value.multiply_add(tap, sums[1][b]) };
+                }
+            }
+        }
+        sums
+    }
+
+    #[inline(always)]
+    fn advance(&mut self, bytes: isize) {
+        self.source = self.source.wrapping_byte_offset(bytes);
+    }
+}
+
 /// The same for any number of terms, at least one. The second sum starts before the first ends.
 #[derive(Clone, Copy)]
 struct LongTwoSums<'a, S: Element> {
@@ -272,9 +347,15 @@ where
                 write_split::<D, R>(TwoSums::<S, R, 12, 2, 1>::new(sources, taps), rows, target, count);
             }
             Some(PairLoop::Six(false)) => {
+                if R::MANY && let Some(both) = ShiftedSums::<S, R, 6, 0>::new(sources, taps) {
+                    return write_rows::<D, R, 1>(both, rows, target, count);
+                }
                 write_rows::<D, R, 1>(TwoSums::<S, R, 6, 0, 2>::new(sources, taps), rows, target, count);
             }
             Some(PairLoop::Six(true)) => {
+                if R::MANY && let Some(both) = ShiftedSums::<S, R, 6, 1>::new(sources, taps) {
+                    return write_rows::<D, R, 1>(both, rows, target, count);
+                }
                 write_rows::<D, R, 1>(TwoSums::<S, R, 6, 1, 2>::new(sources, taps), rows, target, count);
             }
             Some(PairLoop::Four) => {
