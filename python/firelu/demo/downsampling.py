@@ -35,7 +35,6 @@ exactly what the detail that is too fine leaves in the result. The last row show
 strong as the signal, nothing can separate the two. A longer kernel keeps more of the signal for about as little alias.
 """
 _BORDER = 16
-_PART = (slice(None), slice(None), slice(0, 160), slice(0, 200))  # about as large as its place in the drawing
 
 
 def _ways() -> dict[str, Callable[[Array], Array]]:
@@ -53,14 +52,16 @@ def section(pictures: Pictures) -> Section:
     gallery = [pictures.save("original", source, f"original, {source.shape[3]} x {source.shape[2]}")]
     ways = _ways()
     plot, axes = plt.subplots(3, len(ways), figsize=(3 * len(ways), 6.6), layout="compressed", height_ratios=[5, 5, 4])
+    width = int(plot.bbox.width / len(ways) / 13) * 10  # about as large as its place in the drawing
+    part = (slice(None), slice(None), slice(0, width * 4 // 5), slice(0, width))
     for column, (name, down) in zip(axes.T, ways.items(), strict=True):
         result, kept = down(source), down(low)
         alias = result - kept
         strength = level(decibels(interior(alias, _BORDER), varying(interior(kept, _BORDER))))
         loss = level(decibels(varying(interior(kept, _BORDER)), varying(interior(low, 2 * _BORDER))))
         table.append([name, strength, loss])
-        show(column[0], result[_PART], name)
-        show(column[1], 3 * alias[_PART] + 0.5, f"alias x 3: {strength}")
+        show(column[0], result[part], name)
+        show(column[1], 3 * alias[part] + 0.5, f"alias x 3: {strength}")
         column[2].plot(*spectrum_by_frequency(kept), color="#1d4ed8", label="signal")
         column[2].plot(*spectrum_by_frequency(alias), color="#c2410c", label="alias")
         column[2].set(xlim=(0, 0.5), xlabel="cycles per pixel")
