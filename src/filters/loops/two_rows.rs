@@ -347,13 +347,17 @@ where
                 write_split::<D, R>(TwoSums::<S, R, 12, 2, 1>::new(sources, taps), rows, target, count);
             }
             Some(PairLoop::Six(false)) => {
-                if R::MANY && let Some(both) = ShiftedSums::<S, R, 6, 0>::new(sources, taps) {
+                if R::MANY
+                    && let Some(both) = ShiftedSums::<S, R, 6, 0>::new(sources, taps)
+                {
                     return write_rows::<D, R, 1>(both, rows, target, count);
                 }
                 write_rows::<D, R, 1>(TwoSums::<S, R, 6, 0, 2>::new(sources, taps), rows, target, count);
             }
             Some(PairLoop::Six(true)) => {
-                if R::MANY && let Some(both) = ShiftedSums::<S, R, 6, 1>::new(sources, taps) {
+                if R::MANY
+                    && let Some(both) = ShiftedSums::<S, R, 6, 1>::new(sources, taps)
+                {
                     return write_rows::<D, R, 1>(both, rows, target, count);
                 }
                 write_rows::<D, R, 1>(TwoSums::<S, R, 6, 1, 2>::new(sources, taps), rows, target, count);
