@@ -11,9 +11,10 @@ include cuda/cuda.mk
 include cuda/emulator/emulator.mk
 include reliability.mk
 include arm64.mk
+include freethreaded.mk
 
 help: ## List the commands.
-	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-17s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 all: lint test demo ## Lint, test and run the demo.
 

@@ -170,7 +170,8 @@ pub fn parts_of(array: &Bound<'_, PyUntypedArray>, dtype: DType) -> Parts {
 
 /// Where an array's memory begins.
 pub fn data_of(array: &Bound<'_, PyUntypedArray>) -> *mut u8 {
-    // SAFETY: the array object is alive; its record is read under the interpreter's lock.
+    // SAFETY: the array object is alive. Its record is read under the interpreter's lock; without one, whoever changes an
+    // array's shape or memory while another thread uses it breaks numpy's own rule.
     unsafe { (*_PyArray_GET_ITEM_DATA(array.as_array_ptr())).data.cast() }
 }
 

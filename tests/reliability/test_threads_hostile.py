@@ -163,6 +163,72 @@ def test_a_failing_fetch_in_many_threads_does_not_deadlock():
         sys.setswitchinterval(before)
 
 
+def test_one_of_many_threads_registers_a_name_and_all_call_its_operator():
+    winners = {}
+
+    def work(index):
+        for turn in range(20):
+            name = f"TestRace{turn}"
+            try:
+                firelu.register_operator(name, lambda x: x + index, ["X"], ["Y"])
+            except firelu.ArgumentError:
+                pass
+            else:
+                winners.setdefault(turn, []).append(index)
+            assert name in firelu.operators()
+            first = firelu.run_operator(name, np.zeros(1))[0]
+            assert [firelu.run_operator(name, np.zeros(1))[0] for _ in range(20)] == [first] * 20
+
+    in_threads(8, work)
+    for turn in range(20):
+        (winner,) = winners[turn]
+        assert firelu.run_operator(f"TestRace{turn}", np.zeros(1))[0] == winner
+
+
+def test_threads_with_other_arguments_get_their_own_results():
+    """An operator remembers the arguments of its last call, whichever thread's that was."""
+
+    def work(index):
+        x, kernel = np.full(8, -1, np.float32), np.full((1, 1), index + 1, np.float32)
+        for turn in range(500):
+            slope = (8 * turn + index) % 127 / 128
+            assert firelu.leaky_relu(x, slope)[0] == np.float32(-slope)
+            pad = (turn + index) % 5
+            assert firelu.upfirdn2d(x.reshape(1, 1, 2, 4), kernel, pad=(pad, 0)).sum() == -8 * (index + 1)
+
+    in_threads(8, work)
+
+
+class Lender:
+    """Gives one capsule to whoever asks, which the protocol forbids."""
+
+    def __init__(self, values):
+        self.capsule = firelu.Tensor(values).__dlpack__()
+
+    def __dlpack__(self, **_):
+        return self.capsule
+
+    def __dlpack_device__(self):
+        return 1, 0
+
+
+def test_one_of_many_threads_gets_a_capsule():
+    for turn in range(30):
+        lender, taken, refused = Lender(np.full(1000, turn, np.float32)), [], []
+
+        def work(_, lender=lender, taken=taken, refused=refused):
+            try:
+                taken.append(firelu.from_dlpack(lender))
+            except firelu.ArgumentError as error:
+                refused.append(str(error))
+
+        in_threads(8, work)
+        (tensor,) = taken
+        assert len(refused) == 7
+        assert "a capsule that is used" in refused[0]
+        np.testing.assert_array_equal(tensor.numpy(), np.full(1000, turn))
+
+
 LET_GO = """
 import numpy, firelu
 class Owner:

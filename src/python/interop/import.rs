@@ -5,6 +5,7 @@ use std::sync::Arc;
 use pyo3::exceptions::{PyBufferError, PyTypeError};
 use pyo3::ffi;
 use pyo3::prelude::*;
+use pyo3::sync::critical_section::with_critical_section;
 use pyo3::types::{PyCapsule, PyDict};
 
 use super::device::{self, Foreign};
@@ -44,7 +45,7 @@ struct Imported {
     device: Device,
 }
 
-// SAFETY: DLPack memory is tied to no thread; the deleter is called with the interpreter's lock held.
+// SAFETY: DLPack memory is tied to no thread; the deleter is called by a thread that has the interpreter.
 unsafe impl Send for Owner {}
 // SAFETY: as above; sharing shares only the address.
 unsafe impl Sync for Owner {}
@@ -116,7 +117,9 @@ pub fn by_dlpack(object: &Bound<'_, PyAny>) -> PyResult<Foreign> {
         }
         other => other?,
     };
-    let (owner, read_only) = take(&capsule.cast_into::<PyCapsule>()?)?;
+    let capsule = capsule.cast_into::<PyCapsule>()?;
+    // An object may give one capsule to two threads: one of them has it.
+    let (owner, read_only) = with_critical_section(&capsule, || take(&capsule))?;
     // SAFETY: the owner keeps the description alive.
     let described = unsafe {
         match owner {
