@@ -53,7 +53,7 @@ def section(pictures: Pictures) -> Section:
     ways = _ways()
     plot, axes = plt.subplots(3, len(ways), figsize=(3 * len(ways), 6.6), layout="compressed", height_ratios=[5, 5, 4])
     width = int(plot.bbox.width / len(ways) / 13) * 10  # about as large as its place in the drawing
-    part = (slice(None), slice(None), slice(0, width * 4 // 5), slice(0, width))
+    part = (slice(None), slice(None), slice(0, width * 4 // 5), slice(200 - width, 200))  # shirt and jacket
     for column, (name, down) in zip(axes.T, ways.items(), strict=True):
         result, kept = down(source), down(low)
         alias = result - kept
