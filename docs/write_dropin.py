@@ -13,7 +13,7 @@ FOLDER = Path(__file__).parent
 PAGE, FILE = FOLDER / "compat.md", FOLDER / "dropin.json"
 BETWEEN = re.compile(r"(<!-- dropin -->\n).*?(<!-- end of dropin -->\n)", re.DOTALL)
 #: What a family gains, from the smallest ratio to the largest: a cell of the table of families.
-GAIN = re.compile(r"([^|:]+): [0-9.]+ to [0-9.]+ times as fast")
+GAIN = re.compile(r"([^|:]+): [0-9.]+(?: to [0-9.]+)? times as fast")
 
 
 def results() -> list[dict]:
@@ -47,7 +47,8 @@ def gain(network: str, runs: list[dict]) -> str:
     """Give the range of a network's ratios."""
     rows = [row for run in runs if not run["train"] for row in run["networks"]]
     ratios = [row["ratio"] for row in rows if row["network"].startswith(network)]
-    return f"{network}: {min(ratios):.1f} to {max(ratios):.1f} times as fast"
+    ends = dict.fromkeys(f"{ratio:.1f}" for ratio in (min(ratios), max(ratios)))
+    return f"{network}: {' to '.join(ends)} times as fast"
 
 
 def page(text: str, runs: list[dict]) -> str:
