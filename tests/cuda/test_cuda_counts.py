@@ -24,8 +24,20 @@ def test_sectors_and_banks_in_float16(case):
     assert [text for row in bench.count(bench.Counters(), [case], ("float16",)) if (text := bench.complaint(row))] == []
 
 
+def missed(name):
+    """Whether a case is beyond its goals: FilteredAct's tiles of planes, of which docs/cuda.md has the figures."""
+    return name.startswith("FilteredAct") and "rows" not in name
+
+
+def marked(case):
+    """Give a case that the suite notices once it meets its goals."""
+    reason = "tiles of FilteredAct read too much twice: docs/cuda.md"
+    marks = [pytest.mark.xfail(strict=True, reason=reason)] if missed(case[0]) else []
+    return pytest.param(case, id=f"{case[0]} {case[1][0]}", marks=marks)
+
+
 @pytest.mark.full
-@pytest.mark.parametrize("case", bench.CASES, ids=lambda case: f"{case[0]} {case[1][0]}")
+@pytest.mark.parametrize("case", [marked(case) for case in bench.CASES])
 def test_sectors_and_banks(case):
     assert [text for row in bench.count(bench.Counters(), [case]) if (text := bench.complaint(row))] == []
 
