@@ -1,4 +1,4 @@
-# Python without a GIL: the module built for one such interpreter, and the tests that need numpy alone; included by the
+# Free-threaded Python: the module built for one such interpreter, and the tests that need numpy alone; included by the
 # Makefile. The stable ABI of the other wheels is not for it.
 .PHONY: test-freethreaded
 
@@ -14,7 +14,6 @@ FREETHREADED_TESTS ?= tests/operators tests/reliability/test_freethreaded.py tes
   $(addprefix tests/test_,$(addsuffix .py,autograd dlpack errors gradcheck gradients import kernels memory nn_functional \
   processes registry resample silent_traps workspace))
 
-# PYTHON_GIL=0: no library that the tests use switches the GIL on for the rest of the run.
 test-freethreaded: $(VENV)/.tools ## Build for FREETHREADED_PYTHON=python3.14t, and run the tests that need numpy alone.
 	@$(FREETHREADED_PYTHON) -c "import sysconfig; assert sysconfig.get_config_var('Py_GIL_DISABLED')" 2>/dev/null || { \
 	  echo "$(FREETHREADED_PYTHON) is no free-threaded Python: give one as FREETHREADED_PYTHON=path"; exit 1; }
@@ -23,4 +22,4 @@ test-freethreaded: $(VENV)/.tools ## Build for FREETHREADED_PYTHON=python3.14t, 
 	rm -rf $(FREETHREADED)/wheel
 	$(BIN)/maturin build --profile develop --interpreter $(FREETHREADED_BIN)/python --out $(FREETHREADED)/wheel
 	$(FREETHREADED_BIN)/python -m pip install --quiet --no-deps --force-reinstall $(FREETHREADED)/wheel/*.whl
-	PYTHON_GIL=0 $(FREETHREADED_BIN)/python -m pytest -m "not full" $(FREETHREADED_TESTS)
+	$(FREETHREADED_BIN)/python -m pytest -m "not full" $(FREETHREADED_TESTS)

@@ -20,9 +20,8 @@ mod workspace;
 
 use pyo3::prelude::*;
 
-// Needs no GIL: every class is frozen, what threads share is behind locks or atomics, and no lock is held while the
-// interpreter is waited for. `make test-freethreaded` runs it without one.
-#[pymodule(gil_used = false)]
+// Without a GIL, threads that share tensors, workspaces and the registry have been seen to stand still: it asks for one.
+#[pymodule(gil_used = true)]
 fn _firelu(module: &Bound<'_, PyModule>) -> PyResult<()> {
     crate::devices::cpu::fork::register();
     crate::devices::cpu::parallel::INTERRUPT_CHECK.get_or_init(|| run::interrupted);
