@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::edges::{Outside, closed, outside};
-use super::upward::ROWS_AT_ONCE;
+use super::steps::ROWS_AT_ONCE;
 use super::{Direction, Kernel, steps};
 use crate::axis::Axis;
 use crate::border::Border;

@@ -13,6 +13,10 @@ use firelu_cpu::features::Level;
 /// Sums under way beside those that end.
 pub const LATER: usize = STEPS - 1;
 
+/// How many input rows are prepared before their phases are written, where sums run down the columns: one call of a loop
+/// writes a phase of all of them.
+pub const ROWS_AT_ONCE: usize = 4;
+
 /// Whether all sums along y run in steps, and it pays: a kernel that is not separable loads each shift of a row once for
 /// six rows. Sums of separable ones are short: in registers of half a line they are faster row by row.
 pub fn is_possible<C: FilterElement + Compute>(ups: &[Direction<C>], down: &Direction<C>, phases: usize) -> bool {

@@ -5,6 +5,7 @@ use std::ops::Range;
 
 use super::extent::Columns;
 use super::rows::{AS_IT_IS, Plane, Ring, Room, one};
+use super::steps::ROWS_AT_ONCE;
 use super::{Direction, Kernel};
 use crate::axis::{Axis, Support};
 use crate::border::Border;
@@ -19,10 +20,6 @@ use firelu_cpu::features::Level;
 /// How many rows ahead of their use input rows are prefetched; where sums run down the columns, many are read in turn.
 const ROWS_AHEAD: i64 = 2;
 const RUNNING_ROWS_AHEAD: i64 = 12;
-
-/// How many input rows are prepared before their phases are written, where sums run down the columns: one call of a loop
-/// writes a phase of all of them.
-pub const ROWS_AT_ONCE: usize = 4;
 
 /// How the phases of a row are written: two at a time where they share most of what they are summed from.
 #[allow(clippy::large_enum_variant, reason = "a few of them at a time")]
