@@ -14,6 +14,7 @@ FREETHREADED_TESTS ?= tests/operators tests/reliability/test_freethreaded.py tes
   $(addprefix tests/test_,$(addsuffix .py,autograd dlpack errors gradcheck gradients import kernels memory nn_functional \
   processes registry resample silent_traps workspace))
 
+# PYTHON_GIL=1: the GIL is on from the start, so that no warning of the import ends the tests.
 test-freethreaded: $(VENV)/.tools ## Build for FREETHREADED_PYTHON=python3.14t, and run the tests that need numpy alone.
 	@$(FREETHREADED_PYTHON) -c "import sysconfig; assert sysconfig.get_config_var('Py_GIL_DISABLED')" 2>/dev/null || { \
 	  echo "$(FREETHREADED_PYTHON) is no free-threaded Python: give one as FREETHREADED_PYTHON=path"; exit 1; }
@@ -22,4 +23,4 @@ test-freethreaded: $(VENV)/.tools ## Build for FREETHREADED_PYTHON=python3.14t, 
 	rm -rf $(FREETHREADED)/wheel
 	$(BIN)/maturin build --profile develop --interpreter $(FREETHREADED_BIN)/python --out $(FREETHREADED)/wheel
 	$(FREETHREADED_BIN)/python -m pip install --quiet --no-deps --force-reinstall $(FREETHREADED)/wheel/*.whl
-	$(FREETHREADED_BIN)/python -m pytest -m "not full" $(FREETHREADED_TESTS)
+	PYTHON_GIL=1 $(FREETHREADED_BIN)/python -m pytest -m "not full" $(FREETHREADED_TESTS)

@@ -20,7 +20,7 @@ mod workspace;
 
 use pyo3::prelude::*;
 
-// Without a GIL, threads that register operators at once have been seen to stand still: it asks for one.
+// Without a GIL, threads that share the registry have been seen to stand still: it asks for one.
 #[pymodule(gil_used = true)]
 fn _firelu(module: &Bound<'_, PyModule>) -> PyResult<()> {
     crate::devices::cpu::fork::register();

@@ -57,7 +57,7 @@ def work(index):
         slope = (COUNT * turn + index) % 127 / 128
         assert firelu.leaky_relu(x, slope)[0] == numpy.float32(-slope)
         assert (firelu.leaky_relu(large, slope) == numpy.float32(-slope)).all()
-        own = f"Own{index}-{turn}"
+        own = f"Own{index}_{turn}"
         firelu.register_operator(own, lambda x: x, ["X"], ["Y"])
         assert own in firelu.operators()
 
